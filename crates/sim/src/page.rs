@@ -42,8 +42,6 @@ pub struct Stage {
     asks: Receiver<Ask>,
     speed: f64,
     paused: bool,
-    /// The ends of the map's cables, as the page knows them.
-    shown: Vec<End>,
     /// Cables to break.
     breaks: Vec<End>,
 }
@@ -54,7 +52,7 @@ pub struct Visitor(SyncSender<Ask>);
 /// The two ends. The clock goes as a person's.
 pub fn stage() -> (Stage, Visitor) {
     let (ask, asks) = sync_channel(16);
-    let stage = Stage { asks, speed: 1.0, paused: false, shown: vec![], breaks: vec![] };
+    let stage = Stage { asks, speed: 1.0, paused: false, breaks: vec![] };
     (stage, Visitor(ask))
 }
 
@@ -104,8 +102,7 @@ impl Stage {
         // A page that has given up needs no answer.
         match ask {
             Ask::Network(reply) => {
-                let (mut network, shown) = sim.network();
-                self.shown = shown;
+                let mut network = sim.network();
                 network.clock = Some(Clock {
                     now_s: sim.now().as_secs_f64(),
                     speed: self.speed,
@@ -115,18 +112,18 @@ impl Stage {
                 let _ = reply.send(network);
             }
             Ask::Ways(pair, reply) => drop(reply.send(sim.ways(pair))),
-            Ask::Command(command, reply) => drop(reply.send(self.obey(command))),
+            Ask::Command(command, reply) => drop(reply.send(self.obey(sim, command))),
         }
     }
 
-    fn obey(&mut self, command: Command) -> Result<(), String> {
+    fn obey(&mut self, sim: &Sim, command: Command) -> Result<(), String> {
         match command {
             Command::Pause(paused) => self.paused = paused,
             Command::Speed(speed) if SPEEDS.contains(&speed) => self.speed = speed,
             Command::Speed(_) => return Err("a speed is between 0.001 and 1000".into()),
-            Command::Break(cable) => {
-                let end = self.shown.get(cable).ok_or("there is no such cable")?;
-                self.breaks.push(*end);
+            Command::Break(ends) => {
+                let end = sim.end_of_cable(&ends).ok_or("there is no such cable")?;
+                self.breaks.push(end);
             }
         }
         Ok(())
@@ -158,8 +155,24 @@ impl Stage {
 }
 
 impl Sim {
-    /// The network now, and one end of each of the map's cables.
-    fn network(&self) -> (Network, Vec<End>) {
+    /// One end of the unbroken cable with these ends, which are named as on the map.
+    fn end_of_cable(&self, named: &[(String, u8); 2]) -> Option<End> {
+        let name = |end: End| match end {
+            End::Port { node, .. } => Some(&self.topology.nodes[node].name),
+            End::Bridge { bridge, .. } => Some(&self.topology.bridges[bridge].name),
+            End::Host { .. } => None,
+        };
+        let is = |end: End, (box_name, port): &(String, u8)| {
+            name(end) == Some(box_name) && self.place(end).is_some_and(|place| place.1 == *port)
+        };
+        let is_named = |ends: &[End; 2]| ends.iter().zip(named).all(|(end, named)| is(*end, named));
+        let mut cables = self.topology.cables().map(|(_, _, ends)| ends);
+        let end = cables.find(is_named)?[0];
+        self.core.ports[self.port_of(end) as usize].has_carrier().then_some(end)
+    }
+
+    /// The network now.
+    fn network(&self) -> Network {
         let topology = &self.topology;
         let mut map = Map { title: topology.name.clone(), ..Map::default() };
         let nodes = topology.nodes.iter().map(|n| (&n.name, BoxKind::Node));
@@ -167,7 +180,6 @@ impl Sim {
         for ((name, kind), node) in boxes.zip(&self.devices.nodes) {
             map.boxes.push(NetworkBox { name: name.clone(), kind, up: !node.has_crashed() });
         }
-        let mut shown = Vec::new();
         let mut hosts = Vec::new();
         for (_, _, ends) in topology.cables() {
             let [a, b] = ends.map(|end| self.place(end));
@@ -178,7 +190,6 @@ impl Sim {
                         let rate = port.rate_bits_per_s.unwrap_or(0) / 1_000_000;
                         let rate_mbit_per_s = u32::try_from(rate).unwrap_or(u32::MAX);
                         map.cables.push(Cable { ends: [a, b], rate_mbit_per_s });
-                        shown.push(ends[0]);
                     }
                 }
                 (Some(at), None) => hosts.push((ends[1], at)),
@@ -200,8 +211,7 @@ impl Sim {
         });
         let hosts = hosts.collect();
         let counters = self.count();
-        let network = Network { map, hosts, counters, events: self.events(), ..Network::default() };
-        (network, shown)
+        Network { map, hosts, counters, events: self.events(), ..Network::default() }
     }
 
     /// The box of an end and its port's number there; `None`: it is a host's.
@@ -292,5 +302,40 @@ impl Sim {
             HostWay { from: path.path.from, to: path.to, boxes: boxes.collect() }
         });
         Ways { ways: ways.collect(), more }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use plexus_topo::Topology;
+
+    use super::*;
+
+    #[test]
+    fn a_cable_is_broken_by_the_names_of_its_ends() {
+        let text = "name = \"t\"\n\
+                    [[node]]\nname = \"s1\"\n[[node]]\nname = \"s2\"\n\
+                    [[link]]\nends = [\"s1.p1\", \"s2.p1\"]\n\
+                    [[link]]\nends = [\"s1.p2\", \"s2.p2\"]\n";
+        let topology = Topology::parse("t", text).unwrap();
+        let mut sim = Sim::new(&topology, 1).unwrap();
+        let cables = sim.network().map.cables;
+        let [first, second] = [0, 1].map(|at| {
+            let [a, b]: [(u32, u8); 2] = cables[at].ends;
+            [("s1".to_string(), a.1), ("s2".to_string(), b.1)]
+        });
+        let (mut stage, _visitor) = stage();
+        let mut break_it = |sim: &mut Sim, ends: &[(String, u8); 2]| {
+            let told = stage.obey(sim, Command::Break(ends.clone()));
+            stage.breaks.drain(..).for_each(|end| sim.pull(end));
+            told.is_ok()
+        };
+        assert!(break_it(&mut sim, &first));
+        assert!(!break_it(&mut sim, &first), "it is broken");
+        assert_eq!(sim.network().map.cables, cables[1..]);
+        let [a, b] = second.clone();
+        assert!(!break_it(&mut sim, &[b, a]), "the map names its ends in the other order");
+        assert!(break_it(&mut sim, &second));
+        assert!(sim.network().map.cables.is_empty());
     }
 }

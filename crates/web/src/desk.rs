@@ -25,7 +25,7 @@ const WAITING: usize = 32;
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// A reader's question.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Question {
     Ways(Pair),
     Routes(Prefix),
@@ -114,10 +114,11 @@ fn run(
         };
         match ask {
             Ok(Ask::Question(question, reply)) => {
+                let is_command = matches!(question, Question::Command(_));
                 // The reader may have gone.
                 let _ = reply.send(answer(&mut source, question));
                 std::thread::sleep(PAUSE);
-                if matches!(question, Question::Command(_)) {
+                if is_command {
                     next = Instant::now();
                 }
             }

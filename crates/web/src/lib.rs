@@ -69,15 +69,16 @@ pub trait Source: Send + 'static {
 }
 
 /// A reader's command to a simulation.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Command {
     /// Stop its clock, or let it go on.
     Pause(bool),
     /// Let it go so many times as fast as a person's clock.
     Speed(f64),
-    /// Pull the cable of this number on the map out, for good.
-    Break(usize),
+    /// Pull the cable with these ends out, for good: the names of the boxes, and their ports. Its
+    /// place on the map would not do, because that changes with other cables.
+    Break([(String, u8); 2]),
 }
 
 /// A page that is served until the process ends.

@@ -54,13 +54,15 @@ function cable(key) {
       used !== null && ["In use", share(used)],
       ["Ends", el("span", {}, pick(boxName(ends[0][0]), () => show({ kind: "box", id: boxName(ends[0][0]) })), " and ", pick(boxName(ends[1][0]), () => show({ kind: "box", id: boxName(ends[1][0]) })))],
     ]),
-    store.clock && el("div", { class: "row" }, el("button", { type: "button", class: "danger", onclick: (event) => breakCable(i, event.target) }, "Break this cable")),
+    store.clock && el("div", { class: "row" }, el("button", { type: "button", class: "danger", onclick: (event) => breakCable(ends, event.target) }, "Break this cable")),
   ];
 }
 
-async function breakCable(i, button) {
+async function breakCable(ends, button) {
+  // By names, because places on the map change.
+  const named = ends.map(([place, port]) => [boxName(place), port]);
   try {
-    await ask("/api/command", { method: "POST", body: JSON.stringify({ break: i }) });
+    await ask("/api/command", { method: "POST", body: JSON.stringify({ break: named }) });
     button.textContent = "Broken";
     button.disabled = true;
   } catch (error) {

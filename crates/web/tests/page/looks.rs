@@ -139,6 +139,30 @@ fn rates_that_nobody_knows_are_gaps_and_no_zeros() {
 }
 
 #[test]
+fn a_button_breaks_the_cable_of_its_card_after_others_have_gone() {
+    let Some(mut browser) = Browser::start() else { return };
+    let page = serve(&settings(), Made::new(4, 2, 8).simulated());
+    browser.window(1280, 800, false);
+    open(&mut browser, &page);
+    browser.value("document.getElementById('tab-boxes').click()");
+    browser.value("document.querySelectorAll('#panel .pick')[1].click()");
+    browser.wait_for("plexus.store.selected?.kind === 'box'");
+    browser.value("document.querySelector('#selected table .pick').click()");
+    // A card with the focus is not drawn anew when the map changes.
+    browser.value("document.querySelector('#selected .danger').focus()");
+    let key = browser.value("plexus.store.selected.id");
+    browser.value(
+        "fetch('/api/command', { method: 'POST', body: \
+         JSON.stringify({ break: plexus.store.map.cables[0].ends.map(([place, port]) => \
+         [plexus.store.map.boxes[place].name, port]) }) }).then(answer => answer.status)",
+    );
+    browser.wait_for("plexus.store.lost.size === 1");
+    browser.press("Enter");
+    browser.wait_for("plexus.store.lost.size === 2");
+    assert_eq!(browser.value(&format!("plexus.store.lost.has({key})")), true, "{key}");
+}
+
+#[test]
 fn everything_works_from_the_keyboard() {
     let Some(mut browser) = Browser::start() else { return };
     let page = serve(&settings(), Made::new(16, 4, 60).simulated());

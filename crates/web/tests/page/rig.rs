@@ -158,10 +158,12 @@ impl Source for Made {
         match command {
             Command::Pause(paused) => clock.paused = paused,
             Command::Speed(speed) => clock.speed = speed,
-            Command::Break(cable) if cable < self.network.map.cables.len() => {
-                self.network.map.cables.remove(cable);
+            Command::Break(named) => {
+                let Map { boxes, cables, .. } = &mut self.network.map;
+                let name = |(place, port): (u32, u8)| (boxes[place as usize].name.clone(), port);
+                let at = cables.iter().position(|cable| cable.ends.map(name) == named);
+                cables.remove(at.ok_or("there is no such cable")?);
             }
-            Command::Break(_) => return Err("there is no such cable".into()),
         }
         Ok(())
     }
