@@ -7,13 +7,14 @@ use plexus_config::document::read_text;
 use similar::TextDiff;
 use toml_edit::{Array, ArrayOfTables, DocumentMut, Item, Key, Table, TableLike, Value};
 
-use crate::folder::replace;
+use crate::folder::{lock, replace};
 
 /// The keys by which an entry of a list is found, the first that it has.
 const NAMES: [&str; 5] = ["name", "prefix", "mac", "node", "groups"];
 
 /// Changes a key of a file, or removes it where there is no value. `check` judges the new text; the
-/// file is written if it is good, and returns whether that made a difference.
+/// file is written if it is good, and returns whether that made a difference. Two changes at once
+/// happen one after the other.
 ///
 /// # Errors
 /// In words. Nothing is written then.
@@ -23,6 +24,7 @@ pub fn change(
     value: Option<&str>,
     check: impl FnOnce(&str) -> Result<(), String>,
 ) -> Result<bool, String> {
+    let _lock = lock(file)?;
     let text = read_text(file).map_err(|e| e.to_string())?;
     let new = edit(&text, key, value).map_err(|why| format!("{}: {why}", file.display()))?;
     check(&new)?;
@@ -38,6 +40,7 @@ pub fn change(
 /// # Errors
 /// In words.
 pub fn write(file: &Path, text: &str) -> Result<(), String> {
+    let _lock = lock(file)?;
     let is_same = read_text(file).is_ok_and(|before| before == text);
     if is_same { Ok(()) } else { replace(file, text) }
 }
@@ -330,6 +333,24 @@ name = \"eth2\"
         assert!(fs::read_to_string(&file).unwrap().contains("workers = 2"));
         assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o640);
         assert_eq!(fs::read_dir(&dir).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn changes_at_once_are_all_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("n1.toml");
+        fs::write(&file, FILE).unwrap();
+        let keys: Vec<String> = (0..8).map(|n| format!("key{n}")).collect();
+        std::thread::scope(|scope| {
+            for key in &keys {
+                scope.spawn(|| assert_eq!(change(&file, key, Some("1"), |_| Ok(())), Ok(true)));
+            }
+        });
+        let text = fs::read_to_string(&file).unwrap();
+        assert!(keys.iter().all(|key| text.contains(key)), "{text}");
+        assert_eq!(fs::read_dir(&dir).unwrap().count(), 1);
+        let missing = change(&dir.path().join("n2.toml"), "a", Some("1"), |_| Ok(()));
+        assert!(missing.unwrap_err().contains("n2.toml"));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The folder with a box's files: `/etc/plexus`, where the units of `examples/` look for them.
 
-use std::fs::{self, DirBuilder, Permissions};
+use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
@@ -10,6 +10,7 @@ use plexus_control::identity::Authority;
 use plexus_daemon::identity::check_permissions;
 use plexus_io::secret::{self, write_new, write_secret};
 use plexus_io::users::user;
+use rustix::fs::{FlockOperation, flock};
 
 /// The user that runs the daemons in `examples/*.service`.
 pub const UNIT_USER: &str = "plexus";
@@ -145,11 +146,29 @@ pub(crate) fn authority(folder: &Path) -> Result<(PathBuf, Authority), String> {
     Ok((file, authority))
 }
 
+/// Locks the folder of a file until the result is dropped; `None` if there is no such file. A
+/// command that reads a file and then replaces it holds the lock meanwhile, so that it loses no
+/// other command's change.
+///
+/// # Errors
+/// In words.
+pub(crate) fn lock(file: &Path) -> Result<Option<File>, String> {
+    // A link is followed, as when the file is replaced.
+    let Ok(real) = fs::canonicalize(file) else { return Ok(None) };
+    let folder = real.parent().unwrap_or(Path::new("/"));
+    let locked = File::open(folder).and_then(|folder| {
+        flock(&folder, FlockOperation::LockExclusive)?;
+        Ok(Some(folder))
+    });
+    locked.map_err(|e| format!("locking {}: {e}{}", folder.display(), as_root(&e)))
+}
+
 /// Adds lines to the end of a file, which is replaced.
 ///
 /// # Errors
 /// In words.
 pub(crate) fn append(path: &Path, lines: &str) -> Result<(), String> {
+    let _lock = lock(path)?;
     let text = read_text(path).map_err(|e| e.to_string())?;
     replace(path, &format!("{text}{lines}"))
 }
