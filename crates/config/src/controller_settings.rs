@@ -327,7 +327,9 @@ limits! {
     groups_per_port: 256, 1..=65_536, "Multicast groups that hosts at one port have joined.";
     senders_per_port: 64, 1..=65_536,
         "Multicast groups that hosts at one port send to; one makes room.";
-    leases_per_port: 256, 1..=65_536, "Addresses offered, leased or declined at one port.";
+    leases_per_port: 256, 1..=65_536,
+        "Addresses offered, leased or declined at one port, and those in a range of DHCP that its \
+         hosts have set themselves.";
     dhcp_per_s: 200, 1..=10_000, "DHCP messages and router solicitations of one port.";
     relayed_per_s: 1000, 1..=100_000, "DHCP messages of a port with a server that is relayed to.";
     offer_hold_ms: 30_000, 1000..=600_000, "How long an offered address is kept for its host.";

@@ -175,6 +175,9 @@ impl Controller {
         if own >= self.config.limits.addresses_per_station as usize {
             return Admission::Refused(Refusal::TooMany);
         }
+        if self.dhcp.is_static(mac, ip) && !self.has_share(at, None) {
+            return Admission::Refused(Refusal::TooMany);
+        }
         let old = holder.and_then(|other| Some((other, self.hosts.get(other)?.at)));
         if let Some((other, old)) = old.filter(|(_, old)| self.topology.is_host_port(*old)) {
             let asked = (old, other, ip);

@@ -109,6 +109,16 @@ impl Dhcp {
             || self.reserved_for.get(&ip).is_some_and(|owner| *owner != mac)
     }
 
+    /// Whether a host has an address of a pool without a lease: it set the address itself.
+    pub(crate) fn is_static(&self, mac: MacAddr, ip: IpAddr) -> bool {
+        let IpAddr::V4(ip) = ip else { return false };
+        let is_leased =
+            |e: &Entry| matches!(e.state, State::Offered | State::Bound) && e.mac == mac;
+        self.pools.iter().flatten().any(|pool| pool.holds(ip))
+            && !self.table.get(ip).is_some_and(is_leased)
+            && self.reserved.get(&mac) != Some(&ip)
+    }
+
     /// The time of day, in seconds since 1970.
     pub(crate) fn unix(&self, at: Time) -> u64 {
         let (start, unix_s) = self.started;
@@ -194,6 +204,18 @@ impl Controller {
         !is_edge && !is_own && holder.is_none_or(|h| h == mac) && owner.is_none_or(|o| *o == mac)
     }
 
+    /// Whether a port's hosts may get one more address: its share is what was offered, leased or
+    /// declined there, and what hosts took out of a pool themselves. For a client those of the
+    /// others count: it gives up its own for the lease.
+    pub(crate) fn has_share(&self, at: Place, client: Option<MacAddr>) -> bool {
+        let share = self.config.limits.leases_per_port as usize;
+        let left = share.saturating_sub(self.dhcp.table.len_at(at));
+        let ips =
+            self.hosts.at(at).flat_map(|(mac, host)| host.ips.iter().map(move |ip| (mac, *ip)));
+        let own = ips.filter(|(mac, ip)| Some(*mac) != client && self.dhcp.is_static(*mac, *ip));
+        own.take(left).count() < left
+    }
+
     /// Section 4.3.1.
     fn discover(&mut self, now: Time, at: Place, message: &Repr) {
         let mac = message.chaddr;
@@ -201,8 +223,7 @@ impl Controller {
         let own = self.dhcp.table.of(mac);
         let state = |ip| self.dhcp.table.get(ip).map(|e| e.state);
         let held = own.is_some_and(|ip| !matches!(state(ip), None | Some(State::Past)));
-        let share = self.config.limits.leases_per_port as usize;
-        if !held && self.dhcp.table.len_at(at) >= share {
+        if !held && !self.has_share(at, Some(mac)) {
             return self.dropped(Drop::NoAddress);
         }
         let chosen = match self.dhcp.reserved.get(&mac).copied() {
@@ -275,11 +296,10 @@ impl Controller {
             return self.dropped(Drop::NotLeased);
         }
         let reserved = self.dhcp.reserved.get(&mac).is_none_or(|r| *r == ip);
-        let share = self.config.limits.leases_per_port as usize;
         let counted = self.dhcp.table.get(ip).is_some_and(|e| {
             e.port == Some(at) && matches!(e.state, State::Offered | State::Bound)
         });
-        let fits = counted || self.dhcp.table.len_at(at) < share;
+        let fits = counted || self.has_share(at, Some(mac));
         if own != Some(ip) || !is_here || !reserved || !fits || !self.is_usable(subnet, mac, ip) {
             return self.answer(at, message, MessageType::NAK, subnet, None);
         }

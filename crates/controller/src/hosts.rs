@@ -80,6 +80,12 @@ impl Hosts {
         self.per_port.get(&port).map_or(0, BTreeSet::len)
     }
 
+    /// Those at a port.
+    pub(crate) fn at(&self, port: Place) -> impl Iterator<Item = (MacAddr, &Host)> {
+        let all = self.per_port.get(&port).into_iter().flatten();
+        all.filter_map(|mac| Some((*mac, self.stations.get(mac)?)))
+    }
+
     /// Those of a node.
     pub(crate) fn of_node(&self, node: u32) -> impl Iterator<Item = MacAddr> {
         let place = |port| Place { node, port };

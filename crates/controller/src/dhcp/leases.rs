@@ -3,7 +3,7 @@
 //! An address is free, offered, bound, past (its lease has expired; its host gets it again while no
 //! other host needs it) or declined (a host found it in use). A host has at most one address that
 //! is not declined. Addresses of a port's hosts count against the port's share, so that no port can
-//! empty a pool with invented hosts.
+//! empty a pool with invented hosts. `Controller::has_share` also counts addresses without a lease.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
@@ -54,7 +54,7 @@ impl Pool {
         Pool { first, last, fresh: first.to_bits(), returned_at: first, past_at }
     }
 
-    fn holds(&self, ip: Ipv4Addr) -> bool {
+    pub(crate) fn holds(&self, ip: Ipv4Addr) -> bool {
         (self.first..=self.last).contains(&ip)
     }
 }

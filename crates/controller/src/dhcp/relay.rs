@@ -98,9 +98,8 @@ impl Controller {
         if asked.hops >= HOPS_MAX || asked.option(option::RELAY_AGENT).is_some() {
             return self.dropped(Drop::ForeignDhcp);
         }
-        let share = self.config.limits.leases_per_port as usize;
         let wants = matches!(asked.message_type, MessageType::DISCOVER | MessageType::REQUEST);
-        if wants && self.dhcp.table.of(mac).is_none() && self.dhcp.table.len_at(at) >= share {
+        if wants && self.dhcp.table.of(mac).is_none() && !self.has_share(at, Some(mac)) {
             return self.dropped(Drop::NoAddress);
         }
         // A client can neither release nor decline an address of another host.

@@ -299,6 +299,32 @@ fn one_port_cannot_empty_the_pool() {
 }
 
 #[test]
+fn static_addresses_in_the_pool_count_against_the_port() {
+    let limits = ControllerLimits { leases_per_port: 2, ..Default::default() };
+    let mut net = net(Config { limits, ..config() });
+    assert_eq!(lease(&mut net, 1, 1), Some(v4(100)));
+    net.seen(9, (1, HOST_PORT), Some(ip(103)));
+    net.seen(9, (1, HOST_PORT), Some(ip(50)));
+    assert_eq!(net.refusals().len(), 1, "the reserved one");
+    // The share is used up: one lease, and one address without.
+    assert_eq!(lease(&mut net, 1, 2), None);
+    net.seen(10, (1, HOST_PORT), Some(ip(102)));
+    assert_eq!(net.refusals().len(), 1);
+    // A lease is renewed, what is outside the pool is free, and other ports have their own share.
+    assert_eq!(lease(&mut net, 1, 1), Some(v4(100)));
+    net.seen(11, (1, HOST_PORT), Some(ip(60)));
+    assert_eq!(net.refusals(), []);
+    assert_eq!(lease(&mut net, 2, 3), Some(v4(101)));
+    // The host asks for a lease in place of its own address, as after a lease that has ended.
+    let offers = send(&mut net, 1, &message(MessageType::DISCOVER, 9));
+    assert_eq!(offers, [(MessageType::OFFER, v4(102))]);
+    // The host has gone, and its addresses are free again.
+    net.say(1, HostGone { port: HOST_PORT, mac: mac(9) });
+    net.wait_s(31);
+    assert_eq!(lease(&mut net, 1, 2), Some(v4(103)));
+}
+
+#[test]
 fn a_reservation_holds_wherever_its_host_is() {
     let mut net = net(config());
     assert_eq!(lease(&mut net, 1, 77), Some(v4(50)));
