@@ -46,8 +46,8 @@ pub struct Cut {
     pub problem: Option<String>,
 }
 
-/// The verdict: whether every flow did as expected and every assertion holds. `unchecked` says of
-/// an assertion why it cannot be checked here, if so.
+/// The verdict: whether every flow did as expected, every assertion holds, and every fault was
+/// made. `unchecked` says of an assertion why it cannot be checked here, if so.
 pub fn judge(
     topology: &Topology,
     outcomes: &[Outcome],
@@ -81,6 +81,9 @@ pub fn judge(
     }
     let (made, not_made): (Vec<&Cut>, _) = cuts.iter().partition(|cut| cut.problem.is_none());
     for cut in not_made {
+        // Without its fault a run shows nothing about it.
+        let text = format!("{} is made", cut.kind);
+        assertions.push(AssertionReport { text, passed: false, value: Some(0.0) });
         notes.extend(cut.problem.iter().map(|p| format!("{} not made: {p}", cut.kind)));
     }
     let flows = topology.traffic.iter().zip(outcomes).map(|(f, o)| o.report(f, topology));
@@ -208,6 +211,18 @@ mod tests {
         assert_eq!(told(&[cut(1000)], &[&[(995, 3)], &[(3500, 200)]]), [0.0]);
         // Of two cuts at the same instant, the first in the file gets the outage.
         assert_eq!(told(&[cut(1000), cut(1000)], &[&[(1001, 40)]]), [40.0, 0.0]);
+    }
+
+    #[test]
+    fn a_run_whose_fault_was_not_made_has_failed() {
+        let topology = Topology::parse("t", NAMELESS).unwrap();
+        let judged = |cuts: &[Cut]| judge(&topology, &[], Counted::default(), cuts, |_| None);
+        assert!(judged(&[cut(1000)]).facts.passed);
+        let problem = Some("no such cable".to_string());
+        let report = judged(&[cut(900), Cut { problem, ..cut(1000) }]);
+        assert!(!report.facts.passed);
+        assert_eq!(report.facts.assertions[0].text, "carrier is made");
+        assert_eq!(report.notes, ["carrier not made: no such cable"]);
     }
 
     #[test]
