@@ -230,6 +230,8 @@ pub struct FastPort {
     pub sends: bool,
     /// Whether its encapsulated link takes what packets owe; none if it has no such link.
     pub takes_owed: Option<bool>,
+    /// Samples of its packets that were not taken because there were too many at once.
+    pub missed_samples: u64,
 }
 
 /// One worker's part of a fast table, for people.
@@ -810,6 +812,7 @@ impl Fast {
                     id,
                     sends: self.table.sends(id),
                     takes_owed: self.links.get(&id).map(|_| self.table.takes_owed(id)),
+                    missed_samples: self.table.missed_samples(id),
                 })
                 .collect(),
             made: self.made,

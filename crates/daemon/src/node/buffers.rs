@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use plexus_api::answer::node::{BufferPort, Buffers, Suspect, SuspectSource, Suspects};
 use plexus_config::NodeFile;
+use plexus_io::PortId;
 use plexus_plane::{DeepReport, SourceOf};
 
 use super::running::RunningNode;
@@ -118,13 +119,33 @@ pub(crate) fn metrics(node: &RunningNode, out: &mut String) {
     if reports.is_empty() {
         return;
     }
-    let Buffers { node, budget, used, long_flows, ports } = buffers_of(&node.file(), &reports);
+    let file = node.file();
+    let Buffers { node, budget, used, long_flows, ports } = buffers_of(&file, &reports);
     for (name, help, kind, value) in FAMILIES {
         let name = format!("plexus_port_{name}");
         begin_family(out, &name, help, kind);
         for port in &ports {
             let _ =
                 writeln!(out, "{name}{{node=\"{node}\",port=\"{}\"}} {}", port.name, value(port));
+        }
+    }
+    let shaped = reports.iter().flat_map(|report| &report.ports).map(|(port, state, counts)| {
+        (port, [state.shaped.0.into(), state.shaped.1, counts.shaped])
+    });
+    let shaped: Vec<(&PortId, [u64; 3])> = shaped.collect();
+    for (at, (name, help, kind)) in [
+        ("shaped_queued_packets", "Packets of shaped sources waiting to be sent", "gauge"),
+        ("shaped_queued_bytes", "Bytes of shaped sources waiting to be sent", "gauge"),
+        ("shaped_packets_total", "Packets of shaped sources", "counter"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let name = format!("plexus_port_{name}");
+        begin_family(out, &name, help, kind);
+        for (port, values) in &shaped {
+            let port = file.port_name((**port).into());
+            let _ = writeln!(out, "{name}{{node=\"{node}\",port=\"{port}\"}} {}", values[at]);
         }
     }
     let suspects: usize = reports.iter().map(|report| report.suspects.len()).sum();

@@ -286,4 +286,12 @@ pub(crate) fn metrics(node: &RunningNode, out: &mut String) {
         begin_family(out, &name, help, kind);
         let _ = writeln!(out, "{name}{{node=\"{}\"}} {value}", node.file().name);
     }
+    let file = node.file();
+    let name = "plexus_port_samples_missed_total";
+    let help = "Samples of forwarded packets that the fast table did not take, being too many";
+    begin_family(out, name, help, "counter");
+    for port in reports.iter().flat_map(|report| &report.ports) {
+        let (value, port) = (port.missed_samples, file.port_name(port.id.into()));
+        let _ = writeln!(out, "{name}{{node=\"{}\",port=\"{port}\"}} {value}", file.name);
+    }
 }
