@@ -50,7 +50,7 @@ use resolve::{LEADER, Need, Resolver, short};
 use routing::Routing;
 use standbys::Standbys;
 use stations::{Group, Stations};
-use uplink::{Greeting, Uplink};
+use uplink::{Aside, Greeting, Uplink};
 
 pub use effect::{Event, Unserved};
 pub use seam::{FrameKind, Input, Output};
@@ -75,6 +75,7 @@ pub struct Node {
     blocked: BTreeMap<u8, Refusal>,
     uplink: Uplink,
     channel: Channel,
+    aside: Option<Box<Aside>>,
     /// Lets the controller distinguish new keys from a restart.
     incarnation: [u8; 8],
     /// The highest version of the protocol that it speaks.
@@ -132,6 +133,7 @@ impl Node {
             blocked: BTreeMap::new(),
             uplink: Uplink::new(),
             channel,
+            aside: None,
             incarnation,
             version: VERSION,
             standbys: Standbys::default(),
@@ -153,6 +155,16 @@ impl Node {
             revoked: trust::Told::default(),
             outputs: VecDeque::new(),
         }
+    }
+
+    fn new_channel(&mut self) -> Channel {
+        Channel::new(
+            self.identity.clone(),
+            RoleWanted::Controller,
+            version::of_node(self.incarnation, self.version),
+            Limits::default(),
+            self.random.fork(),
+        )
     }
 
     /// Processes an input and does everything that is due.
@@ -244,6 +256,7 @@ impl Node {
     /// Speaks no later version of the protocol than this one, in sessions that begin later.
     pub fn set_version(&mut self, version: u8) {
         self.version = version;
+        self.aside = None;
         self.channel.set_facts(version::of_node(self.incarnation, version));
     }
 
@@ -369,6 +382,9 @@ impl Node {
         self.choose_nearest();
         let Some(controller) = self.uplink.controller() else { return };
         if peer != Some(controller) {
+            self.put_session_aside();
+        }
+        if peer != Some(controller) && !self.take_session_back(controller) {
             // One that stood by goes on with its session.
             match self.standbys.take(controller) {
                 Some((channel, gone)) => {
@@ -746,6 +762,7 @@ impl Node {
                 ));
             }
             Greeting::Verified => {
+                self.aside = None;
                 self.tell(Event::Uplink(self.uplink.heartbeat().path));
                 self.hurry_links(now);
                 self.requests.hurry(now);

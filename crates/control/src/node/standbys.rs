@@ -21,8 +21,7 @@ use super::{Node, Output};
 use crate::identity::Identity;
 use crate::requests::Requests;
 use crate::session::frame::Message;
-use crate::session::{Channel, Handled, Limits, Refused, RoleWanted};
-use crate::version;
+use crate::session::{Channel, Handled, Refused};
 
 /// A standby is told the ports again after this time, as a sign of life. The neighbours of a box
 /// that has died tell of it at once, so this can be slow.
@@ -181,13 +180,7 @@ impl Node {
                 self.timers.set(Timer::Standby(one.controller), now);
                 continue;
             }
-            let mut channel = Channel::new(
-                self.identity.clone(),
-                RoleWanted::Controller,
-                version::of_node(self.incarnation, self.version),
-                Limits::default(),
-                self.random.fork(),
-            );
+            let mut channel = self.new_channel();
             let hello = channel.start(now);
             let standby = Standby {
                 answers: one.answers,

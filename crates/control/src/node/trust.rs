@@ -68,6 +68,8 @@ impl Node {
         if let Some(hello) = self.channel.set_identity(now, identity.clone()) {
             self.send_hello(&hello);
         }
+        // It is not judged, and begins anew.
+        self.aside = None;
         let controller = self.channel.peer().map(|peer| peer.credential.claims().static_public);
         if controller.is_some_and(|key| identity.refuses(&key)) {
             self.channel.reset();

@@ -16,6 +16,7 @@ use plexus_wire::fabric::{CONTROL_HOP, HOPS_MAX};
 
 use super::Node;
 use super::effect::{Event, Timer};
+use crate::session::Channel;
 
 /// A node whose number belongs to another node asks for it again after this time.
 const NUMBER_AGAIN: Duration = Duration::from_secs(1);
@@ -231,6 +232,12 @@ impl Uplink {
         self.candidates.get(&port).map(|c| c.controller)
     }
 
+    /// The controller whose path is verified.
+    fn verified(&self) -> Option<u64> {
+        let port = self.verified?;
+        self.candidates.get(&port).map(|c| c.controller)
+    }
+
     /// The Heartbeat for the neighbours.
     pub(crate) fn heartbeat(&self) -> Heartbeat {
         let good = self.verified.and_then(|v| self.candidates.get(&v));
@@ -331,7 +338,37 @@ impl Uplink {
     }
 }
 
+/// The session with the verified controller while another one is tried. A neighbour may tell of any
+/// controller, and if that does not answer, the session goes on.
+#[derive(Debug)]
+pub(super) struct Aside {
+    controller: u64,
+    channel: Channel,
+    greeted: bool,
+}
+
 impl Node {
+    /// Puts the session aside if it is with the verified controller, and another one is tried.
+    pub(super) fn put_session_aside(&mut self) {
+        let peer = self.channel.peer().map(|peer| peer.credential.claims().node);
+        let Some(controller) = peer.filter(|peer| self.uplink.verified() == Some(*peer)) else {
+            return;
+        };
+        let fresh = self.new_channel();
+        let channel = std::mem::replace(&mut self.channel, fresh);
+        let greeted = std::mem::take(&mut self.greeted);
+        self.aside = Some(Box::new(Aside { controller, channel, greeted }));
+    }
+
+    /// Goes on with the session that was put aside if it is with this controller.
+    pub(super) fn take_session_back(&mut self, controller: u64) -> bool {
+        let Some(aside) = self.aside.take_if(|aside| aside.controller == controller) else {
+            return false;
+        };
+        (self.channel, self.greeted) = (aside.channel, aside.greeted);
+        true
+    }
+
     /// The number belongs to another node: this node asks again later.
     pub(super) fn number_taken(&mut self, now: Time, key: [u8; 32]) {
         self.channel.reset();

@@ -3,6 +3,7 @@
 
 mod cable;
 mod common;
+mod liar;
 mod pinned;
 mod refused;
 mod vectors;
