@@ -8,6 +8,7 @@ use plexus_api::answer::config::{Common as State, Text};
 use plexus_api::answer::fabric::{Controllers, Leases};
 use plexus_api::{Common, Request, Topic};
 use plexus_daemon::controller::{CommonVersion, Restored, Snapshot, restore};
+use plexus_report::say;
 
 use crate::ask::Which;
 use crate::exit::{Failure, Outcome};
@@ -112,12 +113,12 @@ pub(crate) fn run(args: Args) -> Outcome {
         Command::Snapshot { command: SnapshotCommand::Restore { file, config, replace } } => {
             let restored = restore(&config, &file, replace).map_err(Failure::unusable)?;
             let Restored { before, leases, common, goes_on } = restored;
-            println!("{leases} leases restored, in place of {before}");
+            say!("{leases} leases restored, in place of {before}");
             if common > 0 {
-                println!("{common} versions of the common file restored");
+                say!("{common} versions of the common file restored");
             }
             if !goes_on {
-                println!(
+                say!(
                     "if this etcd was made anew, restart the nodes: they obey the highest epoch \
                      that they have seen"
                 );
@@ -151,7 +152,7 @@ fn save(file: &Path, which: &Which) -> Outcome {
     }
     let snapshot = Snapshot::of(leases, versions);
     write_private(file, &snapshot.to_json()).map_err(Failure::unusable)?;
-    println!("{} leases saved in {}", snapshot.count(), file.display());
+    say!("{} leases saved in {}", snapshot.count(), file.display());
     Ok(())
 }
 
@@ -166,7 +167,7 @@ fn drain(which: &Which) -> Outcome {
         let before = &state.controller;
         if let Some(leader) = state.leader.filter(|leader| leader != before) {
             let took = begun.elapsed().as_millis();
-            println!("{leader} leads in place of {before}, after {took} ms");
+            say!("{leader} leads in place of {before}, after {took} ms");
             return Ok(());
         }
         if begun.elapsed() > HANDOVER_LIMIT {

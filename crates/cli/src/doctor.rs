@@ -3,11 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use plexus_config::NodeFile;
+use plexus_report::say;
 use plexus_setup::doctor::{Facts, Finding, Level, examine};
 use plexus_setup::interface::{Candidate, candidates};
 use plexus_setup::port;
 
 use crate::exit::{Failure, Outcome};
+use crate::text::print;
 
 /// Say what is wrong with this box, and the command that mends it.
 #[derive(clap::Args)]
@@ -37,9 +39,9 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let found = look(args).map_err(Failure::unusable)?;
     if args.json {
         let json = serde_json::to_string(&found).map_err(Failure::unusable)?;
-        println!("{json}");
+        say!("{json}");
     } else {
-        print!("{}", table(&found));
+        print(&table(&found))?;
     }
     match found.iter().filter(|finding| finding.level == Level::Problem).count() {
         0 => Ok(()),

@@ -2,7 +2,7 @@
 
 mod pick;
 
-use std::io::{self, BufRead, Write};
+use std::io::{self, BufRead};
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use plexus_config::units::parse_duration;
 use plexus_control::identity::Role;
 use plexus_control::join::JoinCode;
 use plexus_io::users::user;
-use plexus_report::plural;
+use plexus_report::{plural, say};
 use plexus_setup::create::{First, create};
 use plexus_setup::drain;
 use plexus_setup::folder::UNIT_USER;
@@ -23,6 +23,7 @@ use plexus_setup::revoke::revoke;
 use plexus_setup::rotate;
 
 use crate::exit::{Failure, Outcome};
+use crate::text::ask;
 
 /// A group of boxes, from the first box on.
 #[derive(clap::Args)]
@@ -270,7 +271,7 @@ fn start(own: Own, controller: String) -> Result<First, String> {
     let first =
         First { node: own.name()?, devices: own.devices()?, folder: own.place.dir, controller };
     for file in create(&first)? {
-        println!("wrote {}", file.display());
+        say!("wrote {}", file.display());
     }
     start_lines(&first.folder, &[("node", &first.node), ("controller", &first.controller)]);
     Ok(first)
@@ -282,10 +283,10 @@ fn invite(folder: &Path, invitation: &Invitation) -> Outcome {
     for number in 0..invitation.boxes {
         let (code, open) = inviter.invite(reached.expires, None).map_err(Failure::unusable)?;
         let next = if number == 0 { "On the next box" } else { "On another box" };
-        println!("\n{next}, within {}:", minutes(reached.expires));
-        println!("  plexus group join {code}");
+        say!("\n{next}, within {}:", minutes(reached.expires));
+        say!("  plexus group join {code}");
         let joined = open.serve(&mut Terminal).map_err(Failure::No)?;
-        println!("{} has joined with number {}", joined.name, joined.number);
+        say!("{} has joined with number {}", joined.name, joined.number);
     }
     Ok(())
 }
@@ -310,10 +311,10 @@ fn enter(code: &str, own: Own) -> Result<(), String> {
         folder: own.place.dir,
     };
     let identity = join(&new, |key| {
-        println!("{} asks {} to join, with key {key}", new.node, new.code.address());
-        println!("Compare the key with the one that the first box shows, and confirm there.");
+        say!("{} asks {} to join, with key {key}", new.node, new.code.address());
+        say!("Compare the key with the one that the first box shows, and confirm there.");
     })?;
-    println!("{}", identity.credential());
+    say!("{}", identity.credential());
     start_lines(&new.folder, &[("node", &new.node)]);
     Ok(())
 }
@@ -338,8 +339,8 @@ fn rotate_keys(name: &str, place: &Place, config: Option<PathBuf>, reached: &Rea
             let inviter = listen(folder, reached.at).map_err(Failure::unusable)?;
             let (code, open) =
                 inviter.invite(reached.expires, Some(entry.clone())).map_err(Failure::unusable)?;
-            println!("\nOn {name}, within {}:", minutes(reached.expires));
-            println!("  plexus group rotate-keys --code {code}");
+            say!("\nOn {name}, within {}:", minutes(reached.expires));
+            say!("  plexus group rotate-keys --code {code}");
             let renewed = open.serve(&mut Terminal).map_err(Failure::No)?;
             if !renewed.has_stored {
                 let told = "has not said that it stored its new key: the old one is not revoked. \
@@ -352,13 +353,13 @@ fn rotate_keys(name: &str, place: &Place, config: Option<PathBuf>, reached: &Rea
     let revoked = rotate::revoke_others(folder, &config, &entry, &key);
     // Only now: a terminal that is gone ends the program here.
     if let Some(file) = has_new {
-        println!("{} has a new key.", file.display());
+        say!("{} has a new key.", file.display());
     }
     let controller = revoked.map_err(Failure::unusable)?;
-    println!("{} revokes the old one. To put it into effect:", config.display());
-    println!("  {}   # on the box of {name}", take_key(entry.role, name));
+    say!("{} revokes the old one. To put it into effect:", config.display());
+    say!("  {}   # on the box of {name}", take_key(entry.role, name));
     if (entry.role, Some(name)) != (Role::Controller, controller.as_deref()) {
-        println!("  {}   # after that", put_into_effect(controller.as_deref(), &config));
+        say!("  {}   # after that", put_into_effect(controller.as_deref(), &config));
     }
     tell_of_common_file(controller.as_deref());
     Ok(())
@@ -368,12 +369,12 @@ fn ask_for_key(name: Option<&str>, code: &str, place: &Place) -> Result<(), Stri
     let code = read_code(code)?;
     let address = code.address();
     let identity = rotate::ask_anew(&place.dir, name, &code, |before, key| {
-        println!("{} asks {address} for a new key, {key}", before.claims().name);
-        println!("Compare the key with the one that the first box shows, and confirm there.");
+        say!("{} asks {address} for a new key, {key}", before.claims().name);
+        say!("Compare the key with the one that the first box shows, and confirm there.");
     })?;
     let claims = identity.claims();
-    println!("{} has its new key. To use it:", claims.name);
-    println!("  {}", take_key(claims.role, &claims.name));
+    say!("{} has its new key. To use it:", claims.name);
+    say!("  {}", take_key(claims.role, &claims.name));
     Ok(())
 }
 
@@ -392,8 +393,8 @@ fn add_ports(
     let devices = choose(&candidates()?, interfaces, force)?;
     let file = config.map_or_else(|| port::node_file(&place.dir), Ok)?;
     let node = port::add(&file, &devices)?;
-    println!("{} has {} more. To use them:", file.display(), plural(devices.len() as u64, "port"));
-    println!("  systemctl reload plexus-node@{node}");
+    say!("{} has {} more. To use them:", file.display(), plural(devices.len() as u64, "port"));
+    say!("  systemctl reload plexus-node@{node}");
     Ok(())
 }
 
@@ -405,11 +406,11 @@ fn drain_node(name: &str, end: bool, place: &Place, config: Option<PathBuf>) -> 
         false => drain::drain(&place.dir, &config, name)?,
     };
     let what = if end { "lets routes lead through" } else { "has routes avoid" };
-    println!("{shown} {what} {name}. To put it into effect:");
-    println!("  {}", put_into_effect(controller.as_deref(), &config));
+    say!("{shown} {what} {name}. To put it into effect:");
+    say!("  {}", put_into_effect(controller.as_deref(), &config));
     if !end {
-        println!("To see whether a route still leads through it:");
-        println!("  plexus show topology --node {}", controller.as_deref().unwrap_or("CONTROLLER"));
+        say!("To see whether a route still leads through it:");
+        say!("  plexus show topology --node {}", controller.as_deref().unwrap_or("CONTROLLER"));
     }
     Ok(())
 }
@@ -426,19 +427,17 @@ fn put_into_effect(controller: Option<&str>, file: &Path) -> String {
 /// A hint for groups of several controllers, after a key was revoked in the file of one of them.
 fn tell_of_common_file(controller: Option<&str>) {
     if controller.is_some() {
-        println!(
-            "Of several controllers, all know it if you name their common file with --config."
-        );
+        say!("Of several controllers, all know it if you name their common file with --config.");
     }
 }
 
 fn remove(name: &str, place: &Place, config: Option<PathBuf>) -> Result<(), String> {
     let config = config.map_or_else(|| port::controller_file(&place.dir), Ok)?;
     let controller = revoke(&place.dir, &config, name)?;
-    println!("{} revokes the key of {name}. To put it into effect:", config.display());
-    println!("  {}", put_into_effect(controller.as_deref(), &config));
+    say!("{} revokes the key of {name}. To put it into effect:", config.display());
+    say!("  {}", put_into_effect(controller.as_deref(), &config));
     tell_of_common_file(controller.as_deref());
-    println!("Its neighbours take it for a host from then on.");
+    say!("Its neighbours take it for a host from then on.");
     Ok(())
 }
 
@@ -466,21 +465,21 @@ impl Own {
 
 /// Says how the daemons of this box are started.
 fn start_lines(folder: &Path, daemons: &[(&str, &str)]) {
-    println!("\nTo start this box:");
+    say!("\nTo start this box:");
     // sd_booted(3).
     if folder != Path::new("/etc/plexus") || !Path::new("/run/systemd/system").exists() {
         for (kind, name) in daemons {
             let file = folder.join(format!("{name}.toml"));
-            println!("  plexus {kind} run --config {}", file.display());
+            say!("  plexus {kind} run --config {}", file.display());
         }
         return;
     }
     if user(|user| user.name == UNIT_USER).is_none() {
-        println!("  useradd --system --no-create-home {UNIT_USER}");
-        println!("  chown {UNIT_USER}: {}/*.identity", folder.display());
+        say!("  useradd --system --no-create-home {UNIT_USER}");
+        say!("  chown {UNIT_USER}: {}/*.identity", folder.display());
     }
     let units = daemons.iter().map(|(kind, name)| format!("plexus-{kind}@{name}"));
-    println!("  systemctl enable --now {}", units.collect::<Vec<_>>().join(" "));
+    say!("  systemctl enable --now {}", units.collect::<Vec<_>>().join(" "));
 }
 
 fn minutes(time: Duration) -> String {
@@ -495,17 +494,16 @@ struct Terminal;
 
 impl Operator for Terminal {
     fn confirms(&mut self, name: &str, wants: &str, key: &str, from: IpAddr) -> bool {
-        println!("{name} at {from} asks {wants}, with key {key}");
-        print!("Does {name} show the same key, and do you allow it? [y/N] ");
+        say!("{name} at {from} asks {wants}, with key {key}");
+        ask(&format!("Does {name} show the same key, and do you allow it? [y/N] "));
         // Keys that were typed before the question are no answer to it.
         let _ = rustix::termios::tcflush(io::stdin(), rustix::termios::QueueSelector::IFlush);
         loop {
-            let _ = io::stdout().flush();
             let mut line = String::new();
             let is_end = io::stdin().lock().read_line(&mut line).unwrap_or(0) == 0;
             match line.trim().to_ascii_lowercase().as_str() {
                 "y" | "yes" => return true,
-                "" if !is_end => print!("Type y or n: "),
+                "" if !is_end => ask("Type y or n: "),
                 _ => return false,
             }
         }

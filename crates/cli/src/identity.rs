@@ -8,6 +8,7 @@ use plexus_config::document::read_text;
 use plexus_control::identity::{Authority, Identity, Role, short_key};
 use plexus_daemon::identity::{check_permissions, load, random};
 use plexus_daemon::ledger::{self, Entry, Ledger};
+use plexus_report::say;
 use plexus_setup::folder::UNIT_USER;
 use plexus_wire::hex;
 use serde_json::json;
@@ -112,9 +113,9 @@ pub(crate) fn run(args: &Args) -> Outcome {
             if *json {
                 let mut facts = json!(Entry::of(&identity));
                 facts["group"] = hex(&claims.group).into();
-                println!("{facts}");
+                say!("{facts}");
             } else {
-                println!("{}, key {}", identity.credential(), short_key(&claims.static_public));
+                say!("{}, key {}", identity.credential(), short_key(&claims.static_public));
             }
             Ok(())
         }
@@ -193,13 +194,13 @@ fn list(group: &Path, json: bool) -> Outcome {
     let ledger = Ledger::open(group, &authority).map_err(Failure::unusable)?;
     if json {
         let group = hex(&authority.group());
-        println!("{}", json!({"group": group, "identities": ledger.entries()}));
+        say!("{}", json!({"group": group, "identities": ledger.entries()}));
         return Ok(());
     }
-    println!("{:>8}  {:<10}  {:<32}  KEY", "NUMBER", "ROLE", "NAME");
+    say!("{:>8}  {:<10}  {:<32}  KEY", "NUMBER", "ROLE", "NAME");
     for Entry { number, role, name, key, removed } in ledger.entries() {
         let removed = if *removed { "  removed" } else { "" };
-        println!("{number:>8}  {:<10}  {name:<32}  {key}{removed}", role.to_string());
+        say!("{number:>8}  {:<10}  {name:<32}  {key}{removed}", role.to_string());
     }
     Ok(())
 }

@@ -2,7 +2,6 @@
 
 mod shell;
 
-use std::io::Write;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
@@ -11,12 +10,13 @@ use clap_complete::{ArgValueCandidates, CompletionCandidate};
 use plexus_analysis::exchange;
 use plexus_config::{LaneChoice, WebSettings};
 use plexus_lab::{Error, Launch, Listed, NodeProgram, Part, RunReport, Tied, Up};
-use plexus_report::Progress;
+use plexus_report::{Progress, say};
 use plexus_topo::Topology;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::exit::{Failure, Outcome};
+use crate::text::print;
 use crate::web;
 
 /// Arguments of `plexus lab`.
@@ -191,10 +191,7 @@ pub(crate) fn run(args: LabArgs) -> Outcome {
         LabCommand::Down { lab, all: _ } => down(lab.as_deref()),
         LabCommand::Exec { lab, place, command } => exec(&lab, &place, &command),
         LabCommand::Shell(shell) => shell.run(),
-        LabCommand::Graph { lab } => {
-            print!("{}", drawing(&plexus_lab::status(&name_of(&lab)?)?.file)?);
-            Ok(())
-        }
+        LabCommand::Graph { lab } => print(&drawing(&plexus_lab::status(&name_of(&lab)?)?.file)?),
         LabCommand::Supervise => std::process::exit(plexus_lab::supervise()),
     }
 }
@@ -220,8 +217,8 @@ fn up(launch: &Launch, web: Option<SocketAddr>, prometheus: Option<SocketAddr>) 
     progress.clear();
     let (made, name) = made.map_err(Failure::unusable)?;
     match made {
-        Up::Made => println!("lab {name} is up"),
-        Up::Already => println!("lab {name} is up already"),
+        Up::Made => say!("lab {name} is up"),
+        Up::Already => say!("lab {name} is up already"),
     }
     if web.is_none() && prometheus.is_none() {
         return Ok(());
@@ -230,17 +227,16 @@ fn up(launch: &Launch, web: Option<SocketAddr>, prometheus: Option<SocketAddr>) 
         .map_err(|e| Failure::unusable(format!("waiting for signals: {e}")))?;
     if let Some(address) = web {
         let page = plexus_lab::serve_page(&name, &WebSettings::new(address));
-        println!("the page is at {} until Ctrl-C", page.map_err(Failure::unusable)?.url);
+        say!("the page is at {} until Ctrl-C", page.map_err(Failure::unusable)?.url);
     }
     let watching = prometheus.map(|at| plexus_lab::start_prometheus(&name, at).map(|p| (p, at)));
     let watching = watching.transpose().map_err(Failure::unusable)?;
     if let Some((_, at)) = &watching {
-        println!("Prometheus is at http://{at}/ until Ctrl-C");
+        say!("Prometheus is at http://{at}/ until Ctrl-C");
     }
     signals.forever().next();
     drop(watching);
-    // Whoever reads may have gone (`| head`).
-    let _ = writeln!(std::io::stdout(), "the lab stays: plexus lab down {name}");
+    say!("the lab stays: plexus lab down {name}");
     Ok(())
 }
 
@@ -282,9 +278,9 @@ fn cut_short_on_interrupt(name: &str) -> std::io::Result<()> {
 fn print_report(report: &RunReport, json: bool) -> Outcome {
     if json {
         let text = serde_json::to_string(&report.facts).map_err(Failure::unusable)?;
-        println!("{text}");
+        say!("{text}");
     } else {
-        println!("{report}");
+        say!("{report}");
     }
     Ok(())
 }
@@ -295,19 +291,19 @@ fn status(lab: Option<&str>, json: bool) -> Outcome {
             let name = name_of(lab)?;
             let status = plexus_lab::status(&name)?;
             if json {
-                println!("{}", serde_json::to_string(&status).map_err(Failure::unusable)?);
+                say!("{}", serde_json::to_string(&status).map_err(Failure::unusable)?);
             } else {
-                println!("{status}");
+                say!("{status}");
             }
         }
         None => {
             let all = plexus_lab::list().map_err(Failure::unusable)?;
             if json {
-                println!("{}", serde_json::to_string(&all).map_err(Failure::unusable)?);
+                say!("{}", serde_json::to_string(&all).map_err(Failure::unusable)?);
             } else if all.is_empty() {
-                println!("no labs");
+                say!("no labs");
             } else {
-                all.iter().for_each(|lab| println!("{}", list_line(lab)));
+                all.iter().for_each(|lab| say!("{}", list_line(lab)));
             }
         }
     }
@@ -334,14 +330,14 @@ fn down(lab: Option<&str>) -> Outcome {
     };
     for name in &names {
         match plexus_lab::down(name).map_err(Failure::unusable)? {
-            true => println!("lab {name} is down"),
+            true => say!("lab {name} is down"),
             // It was killed. Listing it has removed what it left.
-            false if lab.is_none() => println!("lab {name} is gone"),
+            false if lab.is_none() => say!("lab {name} is gone"),
             false => return Err(Failure::No(format!("no lab named {name:?} is up"))),
         }
     }
     if names.is_empty() {
-        println!("no labs");
+        say!("no labs");
     }
     Ok(())
 }

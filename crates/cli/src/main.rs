@@ -1,5 +1,8 @@
 //! The `plexus` command: one module per subcommand, each with its arguments, help and `run`.
 
+// A reader that has gone makes `println!` panic: see `plexus_report::say`.
+#![deny(clippy::print_stdout)]
+
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};

@@ -13,7 +13,7 @@ use clap::{Args, Subcommand};
 use plexus_config::WebSettings;
 use plexus_config::units::parse_duration;
 use plexus_io::process::memory;
-use plexus_report::{Comparison, Facts, Progress};
+use plexus_report::{Comparison, Facts, Progress, say};
 use plexus_sim::page::stage;
 use plexus_sim::run::{
     check_memory, facts, find_itself, links_csv, questions, read, simulate, some_names, write,
@@ -24,6 +24,7 @@ use plexus_topo::{Fidelity, Topology};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::exit::{Failure, Outcome};
+use crate::text::print;
 use crate::web;
 
 /// How often a person is told how far a run is.
@@ -130,8 +131,8 @@ fn run_file(args: &RunArgs) -> Outcome {
     if let Some(seeds) = args.seeds {
         let found = seeds::run(&args.file, seeds, args.fidelity, &stopped)?;
         match args.json {
-            true => println!("{}", found.json()),
-            false => print!("{found}"),
+            true => say!("{}", found.json()),
+            false => print(&found.to_string())?,
         }
         return if found.passed() { Ok(()) } else { Err(Failure::No(String::new())) };
     }
@@ -216,12 +217,12 @@ fn run_file(args: &RunArgs) -> Outcome {
         write(dir, &facts, &links.unwrap_or_default()).map_err(Failure::unusable)?;
     }
     if args.json {
-        println!("{facts}");
+        say!("{facts}");
     } else {
-        println!("{report}");
+        say!("{report}");
         if let Some(questions) = &questions {
             let number = |key: &str| questions[key].as_f64().unwrap_or_default();
-            println!(
+            say!(
                 "questions: {} asked, {} answered, half of them within {:.1} us",
                 number("asked"),
                 number("answered"),
@@ -229,12 +230,12 @@ fn run_file(args: &RunArgs) -> Outcome {
             );
         }
         if let Some(other) = &other {
-            println!("{other}");
+            say!("{other}");
         }
         if let Some(kept) = &kept {
-            println!("{kept}");
+            say!("{kept}");
         }
-        println!("seed {seed}, digest {:016x}: {speed}", work.digest);
+        say!("seed {seed}, digest {:016x}: {speed}", work.digest);
     }
     if report.facts.passed { Ok(()) } else { Err(Failure::No(String::new())) }
 }

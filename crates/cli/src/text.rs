@@ -12,3 +12,9 @@ pub(crate) fn print(text: &str) -> Outcome {
         _ => Ok(()),
     }
 }
+
+/// A question, without the end of its line.
+pub(crate) fn ask(text: &str) {
+    let mut out = std::io::stdout();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}

@@ -10,7 +10,7 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use plexus_report::Failure;
+use plexus_report::{Failure, say};
 
 use crate::{HostStatus, LabStatus, status};
 
@@ -95,11 +95,11 @@ impl Session {
         }
         match (first, rest) {
             ("help", []) => help(),
-            ("nodes", []) => println!("{}", self.devices().collect::<Vec<_>>().join(" ")),
+            ("nodes", []) => say!("{}", self.devices().collect::<Vec<_>>().join(" ")),
             ("net", []) => {
-                self.status.links.iter().for_each(|link| println!("{} - {}", link.a, link.b));
+                self.status.links.iter().for_each(|link| say!("{} - {}", link.a, link.b));
             }
-            ("dump", []) => println!("{}", status(&self.lab)?),
+            ("dump", []) => say!("{}", status(&self.lab)?),
             ("pingall", []) => return self.ping_all(true),
             ("pingall", ["4"]) => return self.ping_all(true),
             ("pingall", ["6"]) => return self.ping_all(false),
@@ -189,11 +189,11 @@ impl Session {
                 false => "X".into(),
             };
             let cells: Vec<String> = others(&hosts[*row]).zip(answers).map(cell).collect();
-            println!("{} -> {}", hosts[*row].name, cells.join(" "));
+            say!("{} -> {}", hosts[*row].name, cells.join(" "));
             sent += answers.len();
             answered += answers.iter().filter(|answer| **answer).count();
         }
-        println!("{answered} of {sent} pings answered");
+        say!("{answered} of {sent} pings answered");
         if answered == sent { Ok(()) } else { Err(Failure::No(String::new())) }
     }
 
@@ -238,11 +238,7 @@ impl Session {
         let rate = |end: &str| said["end"][end]["bits_per_second"].as_f64();
         match (rate("sum_sent"), rate("sum_received")) {
             (Some(sent), Some(received)) => {
-                println!(
-                    "{a} -> {b}: {:.1} Mbit/s sent, {:.1} received",
-                    sent / 1e6,
-                    received / 1e6
-                );
+                say!("{a} -> {b}: {:.1} Mbit/s sent, {:.1} received", sent / 1e6, received / 1e6);
                 Ok(())
             }
             _ => Err(Failure::No(said["error"].as_str().unwrap_or("iperf3 failed").into())),
@@ -322,12 +318,12 @@ fn misused(word: &str) -> Failure {
 
 fn help() {
     for command in &COMMANDS {
-        println!("{:<24}{}", usage(command), command.2);
+        say!("{:<24}{}", usage(command), command.2);
     }
-    println!(
+    say!(
         "{:<24}a command inside it, with hosts' names for addresses: h1 ping -c3 h2",
         "DEVICE COMMAND…"
     );
-    println!("{:<24}a shell inside it", "DEVICE");
-    println!("{:<24}leave; the lab stays up", "exit");
+    say!("{:<24}a shell inside it", "DEVICE");
+    say!("{:<24}leave; the lab stays up", "exit");
 }

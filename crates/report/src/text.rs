@@ -4,6 +4,16 @@ use serde::Serialize;
 
 use crate::Failure;
 
+/// A line on standard output. A reader that has gone (`| head`) is no reason to stop half-way, nor
+/// to panic, as `println!` does.
+#[macro_export]
+macro_rules! say {
+    ($($text:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stdout(), $($text)*);
+    }};
+}
+
 /// A number with the prefix that suits it.
 pub fn si(value: f64) -> String {
     match value {

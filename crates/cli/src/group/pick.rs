@@ -1,8 +1,10 @@
 //! Picking interfaces from a list that says what each is.
 
-use std::io::{self, BufRead, IsTerminal, Write};
+use std::io::{self, BufRead, IsTerminal};
 
 use plexus_setup::interface::Candidate;
+
+use crate::text;
 
 /// Shows the interfaces, and asks which of them become ports.
 ///
@@ -16,8 +18,7 @@ pub(super) fn ask(candidates: &[Candidate]) -> Result<Vec<String>, String> {
     if !io::stdin().is_terminal() {
         return Err(format!("name the interfaces that become ports, with --interface:\n{list}"));
     }
-    print!("{list}\nWhich become ports? Numbers or names, with spaces between: ");
-    let _ = io::stdout().flush();
+    text::ask(&format!("{list}\nWhich become ports? Numbers or names, with spaces between: "));
     let mut line = String::new();
     io::stdin().lock().read_line(&mut line).map_err(|e| e.to_string())?;
     let name = |word: &str| match word.parse::<usize>() {

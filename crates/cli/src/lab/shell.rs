@@ -5,6 +5,7 @@ use std::io::IsTerminal;
 use clap::Args;
 use clap_complete::ArgValueCandidates;
 use plexus_lab::shell::{COMMANDS, Session};
+use plexus_report::say;
 use rustyline::completion::{Completer, Pair};
 use rustyline::error::ReadlineError;
 use rustyline::history::MemHistory;
@@ -69,7 +70,7 @@ fn prompt(session: &Session) -> Outcome {
     editor.set_helper(Some(Words(commands.chain(session.devices()).collect())));
     let is_terminal = std::io::stdin().is_terminal();
     if is_terminal {
-        println!("lab {}: `help` lists the commands, Ctrl-D leaves", session.lab());
+        say!("lab {}: `help` lists the commands, Ctrl-D leaves", session.lab());
     }
     let prompt = if is_terminal { format!("{}> ", session.lab()) } else { String::new() };
     loop {

@@ -10,6 +10,7 @@ use plexus_io::clock::unix_ms;
 use plexus_io::secret::check_private;
 use plexus_ndn_apps::certificate::{issue, objection, self_signed, text};
 use plexus_ndn_apps::key::{Algorithm, PrivateKey};
+use plexus_report::say;
 use plexus_wire::ndn::signature::{Validity, seconds};
 use plexus_wire::ndn::{Data, NameBuf};
 
@@ -186,7 +187,7 @@ fn make(name: &NameBuf, out: &Path, kind: Kind, validity: Validity, now_ms: u64)
 fn write(file: &Path, packet: &[u8]) -> Outcome {
     let data = Data::new_checked(packet).map_err(Failure::unusable)?;
     write_new(file, &text(packet)).map_err(Failure::unusable)?;
-    println!("{}", data.name());
+    say!("{}", data.name());
     Ok(())
 }
 

@@ -10,12 +10,14 @@ use plexus_api::answer::explain::{Explained, Question};
 use plexus_api::answer::fabric::Hosts;
 use plexus_api::{Client, Request, Topic};
 use plexus_io::pcap::Reader;
+use plexus_report::say;
 use plexus_traffic::{Described, Upper};
 use plexus_view::{arrivals, explain};
 use plexus_wire::{MacAddr, hex, unhex};
 
 use crate::ask::Which;
 use crate::exit::{Failure, Outcome};
+use crate::text::print;
 
 /// The packet to explain.
 #[derive(clap::Args, Clone, Debug)]
@@ -81,11 +83,11 @@ pub(super) fn run(packet: &Packet, port: Option<&str>, which: &Which, json: bool
     let question = question(packet, port, which, &mut client)?;
     let told = client.ask(&Request::Explain(question)).map_err(Failure::unusable)?;
     if json {
-        println!("{told}");
+        say!("{told}");
     }
     let told: Explained = serde_json::from_value(told).map_err(Failure::unusable)?;
     if !json {
-        print!("{}", explain(&told));
+        print(&explain(&told))?;
     }
     match arrivals(&told) {
         0 => Err(Failure::No(String::new())),

@@ -310,3 +310,19 @@ fn examples_units_and_help_agree_on_names() {
         assert!(text.contains("--config /etc/plexus/%i.toml"), "{unit}");
     }
 }
+
+/// As `| head -0` is one.
+#[test]
+fn a_reader_that_has_gone_makes_nobody_panic() {
+    let group = Group::new();
+    group.issue(1, "c1", "").expect(0);
+    for command in ["list --group group.key", "list --group group.key --json", "show c1.identity"] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let arguments: Vec<&str> = ["identity"].into_iter().chain(command.split(' ')).collect();
+        let mut plexus = common::plexus(&arguments);
+        let ended = plexus.current_dir(&group.0.dir).stdout(writer).output().unwrap();
+        let err = String::from_utf8_lossy(&ended.stderr);
+        assert!(ended.status.success() && err.is_empty(), "{command}: {err}");
+    }
+}

@@ -1,6 +1,7 @@
 //! `plexus ndn key show`: what is in a certificate.
 
 use plexus_ndn::management::{KeyError, TrustedKey};
+use plexus_report::say;
 use plexus_wire::ndn::signature::{KeyLocator, seconds};
 use plexus_wire::ndn::{Component, Data};
 use serde_json::json;
@@ -40,24 +41,24 @@ pub(super) fn show(packet: &[u8], now_ms: u64, as_json: bool) -> Result<(), KeyE
             "signed_by": locator,
             "self_signed": is_own,
         });
-        println!("{shown}");
+        say!("{shown}");
         return Ok(());
     }
-    println!("name         {}", data.name());
-    println!("key          {} of {}", key.algorithm(), key.identity());
-    println!("fingerprint  {fingerprint} (SHA-256 of the public key)");
+    say!("name         {}", data.name());
+    say!("key          {} of {}", key.algorithm(), key.identity());
+    say!("fingerprint  {fingerprint} (SHA-256 of the public key)");
     match period {
         Some((first, last)) => {
             let now = if is_valid { "now" } else { "not now" };
-            println!("valid        {first} to {last}: {now}");
+            say!("valid        {first} to {last}: {now}");
         }
-        None => println!("valid        it does not say"),
+        None => say!("valid        it does not say"),
     }
-    println!("issuer       {}", issuer.unwrap_or_default());
+    say!("issuer       {}", issuer.unwrap_or_default());
     let by = locator.unwrap_or_else(|| "nobody who is named".into());
     match is_own {
-        true => println!("signed by    itself ({})", info.kind),
-        false => println!("signed by    {by} ({}, not verified)", info.kind),
+        true => say!("signed by    itself ({})", info.kind),
+        false => say!("signed by    {by} ({}, not verified)", info.kind),
     }
     Ok(())
 }
