@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use plexus_config::document::{Lines, read_text};
+use plexus_config::document::Lines;
 use plexus_daemon::ledger::Ledger;
 
-use crate::folder::{AUTHORITY, append, authority, replace};
+use crate::folder::{AUTHORITY, authority, update};
 use crate::revoke::check_node;
 use crate::settings::Settings;
 
@@ -22,19 +22,20 @@ pub fn drain(folder: &Path, config: &Path, node: &str) -> Result<Option<String>,
         let (key_file, authority) = authority(folder)?;
         check_node(&Ledger::open(&key_file, &authority)?, node)?;
     }
-    let text = read_text(config).map_err(|e| e.to_string())?;
     let shown = config.display().to_string();
-    let before = Settings::parse(&shown, &text)?;
-    if before.drained.iter().any(|drained| drained == node) {
-        return Err(format!("{shown}: {node} is drained already"));
-    }
-    let mut lines = Lines::default();
-    lines.heading(HEADING);
-    lines.text("node", node);
-    let more = format!("{}{}", if text.ends_with('\n') { "\n" } else { "\n\n" }, lines.finish());
-    Settings::parse(&shown, &format!("{text}{more}"))?;
-    append(config, &more)?;
-    Ok(before.controller)
+    update(config, |text| {
+        let before = Settings::parse(&shown, text)?;
+        if before.drained.iter().any(|drained| drained == node) {
+            return Err(format!("{shown}: {node} is drained already"));
+        }
+        let mut lines = Lines::default();
+        lines.heading(HEADING);
+        lines.text("node", node);
+        let gap = if text.ends_with('\n') { "\n" } else { "\n\n" };
+        let with = format!("{text}{gap}{}", lines.finish());
+        Settings::parse(&shown, &with)?;
+        Ok((with, before.controller))
+    })
 }
 
 /// Takes a drained node's lines out of such a file; returns the same.
@@ -42,21 +43,21 @@ pub fn drain(folder: &Path, config: &Path, node: &str) -> Result<Option<String>,
 /// # Errors
 /// In words, when the node is not drained, or its lines are not as [`drain`] writes them.
 pub fn end(config: &Path, node: &str) -> Result<Option<String>, String> {
-    let text = read_text(config).map_err(|e| e.to_string())?;
     let shown = config.display().to_string();
-    let before = Settings::parse(&shown, &text)?;
-    if !before.drained.iter().any(|drained| drained == node) {
-        return Err(format!("{shown}: {node} is not drained"));
-    }
-    let without = without(&text, node).filter(|text| {
-        let after = Settings::parse(&shown, text);
-        after.is_ok_and(|after| !after.drained.iter().any(|drained| drained == node))
-    });
-    let Some(without) = without else {
-        return Err(format!("{shown}: take {HEADING} with node = \"{node}\" out by hand"));
-    };
-    replace(config, &without)?;
-    Ok(before.controller)
+    update(config, |text| {
+        let before = Settings::parse(&shown, text)?;
+        if !before.drained.iter().any(|drained| drained == node) {
+            return Err(format!("{shown}: {node} is not drained"));
+        }
+        let without = without(text, node).filter(|text| {
+            let after = Settings::parse(&shown, text);
+            after.is_ok_and(|after| !after.drained.iter().any(|drained| drained == node))
+        });
+        match without {
+            Some(without) => Ok((without, before.controller)),
+            None => Err(format!("{shown}: take {HEADING} with node = \"{node}\" out by hand")),
+        }
+    })
 }
 
 /// The text without the section of a node, and without the empty line before it.

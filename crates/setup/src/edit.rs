@@ -3,18 +3,16 @@
 
 use std::path::Path;
 
-use plexus_config::document::read_text;
 use similar::TextDiff;
 use toml_edit::{Array, ArrayOfTables, DocumentMut, Item, Key, Table, TableLike, Value};
 
-use crate::folder::{lock, replace};
+use crate::folder::update;
 
 /// The keys by which an entry of a list is found, the first that it has.
 const NAMES: [&str; 5] = ["name", "prefix", "mac", "node", "groups"];
 
 /// Changes a key of a file, or removes it where there is no value. `check` judges the new text; the
-/// file is written if it is good, and returns whether that made a difference. Two changes at once
-/// happen one after the other.
+/// file is written if it is good, and returns whether that made a difference.
 ///
 /// # Errors
 /// In words. Nothing is written then.
@@ -24,25 +22,20 @@ pub fn change(
     value: Option<&str>,
     check: impl FnOnce(&str) -> Result<(), String>,
 ) -> Result<bool, String> {
-    let _lock = lock(file)?;
-    let text = read_text(file).map_err(|e| e.to_string())?;
-    let new = edit(&text, key, value).map_err(|why| format!("{}: {why}", file.display()))?;
-    check(&new)?;
-    let is_new = new != text;
-    if is_new {
-        replace(file, &new)?;
-    }
-    Ok(is_new)
+    update(file, |text| {
+        let new = edit(text, key, value).map_err(|why| format!("{}: {why}", file.display()))?;
+        check(&new)?;
+        let is_new = new != text;
+        Ok((new, is_new))
+    })
 }
 
-/// Replaces a file with a text, unless it has the text.
+/// Replaces a file's text by what `change` makes of it; returns the text before.
 ///
 /// # Errors
 /// In words.
-pub fn write(file: &Path, text: &str) -> Result<(), String> {
-    let _lock = lock(file)?;
-    let is_same = read_text(file).is_ok_and(|before| before == text);
-    if is_same { Ok(()) } else { replace(file, text) }
+pub fn write(file: &Path, change: impl FnOnce(&str) -> String) -> Result<String, String> {
+    update(file, |text| Ok((change(text), text.to_string())))
 }
 
 /// The text with a key changed, or removed. A key is written as in TOML, with dots; an entry of a

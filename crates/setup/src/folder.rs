@@ -1,8 +1,8 @@
 //! The folder with a box's files: `/etc/plexus`, where the units of `examples/` look for them.
 
-use std::fs::{self, DirBuilder, File, Permissions};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, chown};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 
 use plexus_config::document::read_text;
@@ -10,7 +10,7 @@ use plexus_control::identity::Authority;
 use plexus_daemon::identity::check_permissions;
 use plexus_io::secret::{self, write_new, write_secret};
 use plexus_io::users::user;
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, OFlags, flock};
 
 /// The user that runs the daemons in `examples/*.service`.
 pub const UNIT_USER: &str = "plexus";
@@ -146,31 +146,59 @@ pub(crate) fn authority(folder: &Path) -> Result<(PathBuf, Authority), String> {
     Ok((file, authority))
 }
 
-/// Locks the folder of a file until the result is dropped; `None` if there is no such file. A
-/// command that reads a file and then replaces it holds the lock meanwhile, so that it loses no
-/// other command's change.
-///
-/// # Errors
-/// In words.
-pub(crate) fn lock(file: &Path) -> Result<Option<File>, String> {
-    // A link is followed, as when the file is replaced.
-    let Ok(real) = fs::canonicalize(file) else { return Ok(None) };
-    let folder = real.parent().unwrap_or(Path::new("/"));
-    let locked = File::open(folder).and_then(|folder| {
-        flock(&folder, FlockOperation::LockExclusive)?;
-        Ok(Some(folder))
-    });
-    locked.map_err(|e| format!("locking {}: {e}{}", folder.display(), as_root(&e)))
+/// A lock on a file that commands change: a file beside it, which only its owner can open, so that
+/// nobody else can hold it.
+struct Lock {
+    path: PathBuf,
+    _file: File,
 }
 
-/// Adds lines to the end of a file, which is replaced.
+impl Lock {
+    /// Waits for it.
+    fn of(file: &Path) -> io::Result<Lock> {
+        // A link is followed, as when the file is replaced.
+        let real = fs::canonicalize(file)?;
+        let name = real.file_name().unwrap_or_default().to_string_lossy();
+        let path = real.with_file_name(format!(".{name}.lock"));
+        loop {
+            let mut options = OpenOptions::new();
+            options.read(true).write(true).create(true).truncate(false).mode(0o600);
+            let file = options.custom_flags(OFlags::NOFOLLOW.bits() as i32).open(&path)?;
+            flock(&file, FlockOperation::LockExclusive)?;
+            // The one before removes its file.
+            let own = file.metadata()?.ino();
+            if fs::symlink_metadata(&path).is_ok_and(|now| now.ino() == own) {
+                return Ok(Lock { path, _file: file });
+            }
+        }
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Changes a file: `change` makes the new text of the text that it has, and what else it found.
+/// Changes at once happen one after the other, and none is lost.
 ///
 /// # Errors
-/// In words.
-pub(crate) fn append(path: &Path, lines: &str) -> Result<(), String> {
-    let _lock = lock(path)?;
+/// In words. Nothing is written then.
+pub(crate) fn update<T>(
+    path: &Path,
+    change: impl FnOnce(&str) -> Result<(String, T), String>,
+) -> Result<T, String> {
+    // First, because it says best what is wrong with a path.
+    read_text(path).map_err(|e| e.to_string())?;
+    let locking = |e: io::Error| format!("locking {}: {e}{}", path.display(), as_root(&e));
+    let _lock = Lock::of(path).map_err(locking)?;
     let text = read_text(path).map_err(|e| e.to_string())?;
-    replace(path, &format!("{text}{lines}"))
+    let (new, found) = change(&text)?;
+    if new != text {
+        replace(path, &new)?;
+    }
+    Ok(found)
 }
 
 /// Replaces a file by a rename ([`secret::replace`]).

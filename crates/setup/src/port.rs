@@ -2,11 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use plexus_config::document::{Lines, read_text};
+use plexus_config::document::Lines;
 use plexus_config::name::check_port_name;
 use plexus_config::{ControllerFile, NodeFile};
 
-use crate::folder::append;
+use crate::folder::update;
 
 /// The lines of a port on a device. A device whose name no port can have gets the name `pN`.
 fn port_lines(device: &str, number: usize) -> String {
@@ -50,9 +50,13 @@ pub(crate) fn node_text(
 /// # Errors
 /// In words, when a port has the device already, or the file would not be right any more.
 pub fn add(file: &Path, devices: &[String]) -> Result<String, String> {
-    let text = read_text(file).map_err(|e| e.to_string())?;
+    update(file, |text| with_ports(file, text, devices))
+}
+
+/// The text with further ports, and the node's name.
+fn with_ports(file: &Path, text: &str, devices: &[String]) -> Result<(String, String), String> {
     let shown = file.display().to_string();
-    let node = NodeFile::parse(&shown, &text).map_err(|e| e.to_string())?;
+    let node = NodeFile::parse(&shown, text).map_err(|e| e.to_string())?;
     // The last line may lack its end.
     let end = if text.ends_with('\n') { "" } else { "\n" };
     let (mut more, mut number) = (end.to_string(), node.ports.len() + 1);
@@ -69,8 +73,7 @@ pub fn add(file: &Path, devices: &[String]) -> Result<String, String> {
     }
     let whole = format!("{text}{more}");
     NodeFile::parse(&shown, &whole).map_err(|e| e.to_string())?;
-    append(file, &more)?;
-    Ok(node.name)
+    Ok((whole, node.name))
 }
 
 /// The devices of a node's ports.
@@ -127,6 +130,22 @@ mod tests {
     use std::fs;
 
     use super::*;
+
+    #[test]
+    fn ports_that_are_added_at_once_all_have_a_name_of_their_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("n1.toml");
+        fs::write(&file, "name = \"n1\"\n[[port]]\nname = \"p1\"\ndevice = \"e1\"\n").unwrap();
+        std::thread::scope(|scope| {
+            for n in 2..10 {
+                let file = &file;
+                scope.spawn(move || add(file, &[format!("e{n}")]).unwrap());
+            }
+        });
+        let node = NodeFile::read(&file).unwrap();
+        assert_eq!(node.ports.len(), 9);
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "no lock stays");
+    }
 
     #[test]
     fn a_port_is_added_and_all_else_stays() {

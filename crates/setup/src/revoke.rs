@@ -10,7 +10,7 @@ use plexus_daemon::ledger::{Entry, Ledger};
 use plexus_wire::hex;
 
 use crate::drain;
-use crate::folder::{append, authority};
+use crate::folder::{authority, update};
 use crate::settings::Settings;
 
 /// Revokes the key of the node of this name in a controller's file, whose name it returns, or in a
@@ -46,25 +46,26 @@ pub(crate) fn revoke_keys(
     of: &Entry,
     wanted: impl Fn(&str) -> bool,
 ) -> Result<Option<String>, String> {
-    let text = read_text(config).map_err(|e| e.to_string())?;
     let shown = config.display().to_string();
-    let before = Settings::parse(&shown, &text)?;
-    let revoked: Vec<String> = before.revoked.iter().map(|revoked| hex(&revoked.key)).collect();
-    let is_new = |key: &&str| wanted(key) && !revoked.iter().any(|revoked| revoked == key);
-    let keys: BTreeSet<&str> = ledger.keys(of.number).filter(is_new).collect();
-    if keys.is_empty() {
-        return Ok(before.controller);
-    }
-    let mut lines = Lines::default();
-    for key in keys {
-        lines.heading("[[revoked]]");
-        lines.text("name", &of.name);
-        lines.text("key", key);
-    }
-    let more = format!("{}{}", if text.ends_with('\n') { "\n" } else { "\n\n" }, lines.finish());
-    Settings::parse(&shown, &format!("{text}{more}"))?;
-    append(config, &more)?;
-    Ok(before.controller)
+    update(config, |text| {
+        let before = Settings::parse(&shown, text)?;
+        let revoked: Vec<String> = before.revoked.iter().map(|revoked| hex(&revoked.key)).collect();
+        let is_new = |key: &&str| wanted(key) && !revoked.iter().any(|revoked| revoked == key);
+        let keys: BTreeSet<&str> = ledger.keys(of.number).filter(is_new).collect();
+        if keys.is_empty() {
+            return Ok((text.to_string(), before.controller));
+        }
+        let mut lines = Lines::default();
+        for key in keys {
+            lines.heading("[[revoked]]");
+            lines.text("name", &of.name);
+            lines.text("key", key);
+        }
+        let gap = if text.ends_with('\n') { "\n" } else { "\n\n" };
+        let with = format!("{text}{gap}{}", lines.finish());
+        Settings::parse(&shown, &with)?;
+        Ok((with, before.controller))
+    })
 }
 
 /// The entry of the node of this name.

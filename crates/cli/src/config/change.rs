@@ -386,20 +386,23 @@ impl Rollback {
         let keep = Config::Keep(format!("in the file before the rollback to version {version}"));
         let kept: Applied = ask(&mut client, keep)?;
         let file = Path::new(&running.file);
-        let before = read_text(file).map_err(Failure::unusable)?;
-        let with = with_revoked(&text.text, &[&running.text, &before]);
-        let back = with.as_ref().unwrap_or(&text.text);
-        edit::write(file, back).map_err(Failure::unusable)?;
+        let mut still = None;
+        let back = |before: &str| {
+            let with = with_revoked(&text.text, &[&running.text, before]);
+            let note = "keys that were revoked since stay revoked";
+            still = with.is_some().then(|| note.to_string());
+            with.unwrap_or_else(|| text.text.clone())
+        };
+        let before = edit::write(file, back).map_err(Failure::unusable)?;
         let how = self.how.request(&format!("version {version} again"));
         let applied: Result<Applied, Failure> = ask(&mut client, how);
         let mut applied = match applied {
             Ok(applied) => applied,
             Err(why) => {
-                edit::write(file, &before).map_err(Failure::unusable)?;
+                edit::write(file, |_| before).map_err(Failure::unusable)?;
                 return Err(why);
             }
         };
-        let still = with.map(|_| "keys that were revoked since stay revoked".to_string());
         applied.notes.splice(..0, kept.notes.into_iter().chain(still));
         tell(&self.daemon, &applied)
     }
