@@ -78,12 +78,18 @@ thousands() { awk -v n="$1" 'BEGIN { if (n == "") print "-"; else printf "%.1f\n
 row() {
     local name=$1 unit=$2 ours=$3 peer=${4:-} theirs=${5:-} value low high
     local pv=null ratio=null rlow=null rhigh=null named=null
-    read -r value low high < <(spread <"$ours") || { skip "$name" "no turn of ours"; return 0; }
+    if [ -n "$peer" ]; then
+        paste "$ours" "$theirs" | awk '$1 != "-" && $2 != "-"' >"$work/pairs"
+        cut -f1 "$work/pairs" >"$work/ours"
+        cut -f2 "$work/pairs" >"$work/theirs"
+        ours=$work/ours theirs=$work/theirs
+    fi
+    read -r value low high < <(spread <"$ours") || { skip "$name" "no turn"; return 0; }
     if [ -n "$peer" ]; then
         named="\"$peer\""
-        read -r pv _ _ < <(spread <"$theirs") || { skip "$name" "no turn of $peer"; return 0; }
+        read -r pv _ _ < <(spread <"$theirs")
         read -r ratio rlow rhigh < <(paste "$ours" "$theirs" |
-            awk '$1 != "-" && $2 > 0 { printf "%.4f\n", $1 / $2 }' | spread) || true
+            awk '$2 > 0 { printf "%.4f\n", $1 / $2 }' | spread) || true
         ratio=${ratio:-null} rlow=${rlow:-null} rhigh=${rhigh:-null}
     fi
     add "{\"name\":\"$name\",\"value\":$value,\"unit\":\"$unit\",\"peer\":$named,\
@@ -455,8 +461,8 @@ ndn() {
         what=ndn-unix
         [ $load = load ] || what+=-objects
         for name in "${forwarders[@]}"; do
-            read -r own _ _ < <(spread <"$work/ndn-$load-$name-own")
-            read -r theirs _ _ < <(spread <"$work/ndn-$load-$name-their")
+            read -r own _ _ < <(spread <"$work/ndn-$load-$name-own") &&
+                read -r theirs _ _ < <(spread <"$work/ndn-$load-$name-their") || continue
             say "$what: per Data, $name takes $own us of processor time, its clients $theirs"
             awk -v own="$own" -v theirs="$theirs" 'BEGIN { exit own < theirs }' ||
                 say "$what: the clients are the bottleneck: compare $what-per-core"
