@@ -82,7 +82,7 @@ pub fn judge(
     let (made, not_made): (Vec<&Cut>, _) = cuts.iter().partition(|cut| cut.problem.is_none());
     for cut in not_made {
         // Without its fault a run shows nothing about it.
-        let text = format!("{} is made", cut.kind);
+        let text = format!("{} at {:?} is made", cut.kind, cut.at);
         assertions.push(AssertionReport { text, passed: false, value: Some(0.0) });
         notes.extend(cut.problem.iter().map(|p| format!("{} not made: {p}", cut.kind)));
     }
@@ -221,7 +221,7 @@ mod tests {
         let problem = Some("no such cable".to_string());
         let report = judged(&[cut(900), Cut { problem, ..cut(1000) }]);
         assert!(!report.facts.passed);
-        assert_eq!(report.facts.assertions[0].text, "carrier is made");
+        assert_eq!(report.facts.assertions[0].text, "carrier at 1s is made");
         assert_eq!(report.notes, ["carrier not made: no such cable"]);
     }
 

@@ -177,8 +177,13 @@ fn a_simulation_is_paused_and_its_cable_broken_from_its_page() {
     assert!(reader.ask("/api/command", Some("{\"speed\":0.5}")).0);
     let bad = reader.ask("/api/command", Some("{\"speed\":0}"));
     assert!(!bad.0 && bad.1.contains("between 0.001 and 1000"), "{bad:?}");
-    assert!(!reader.ask("/api/command", Some("{\"break\":999}")).0);
-    assert!(reader.ask("/api/command", Some("{\"break\":0}")).0);
+    let named = |end: usize| {
+        let [place, port] = [0, 1].map(|i| map["cables"][0]["ends"][end][i].as_u64().unwrap());
+        serde_json::json!([map["boxes"][place as usize]["name"], port])
+    };
+    let cut = |ends: [Value; 2]| serde_json::json!({"break": ends}).to_string();
+    assert!(!reader.ask("/api/command", Some(&cut([named(0), named(0)]))).0);
+    assert!(reader.ask("/api/command", Some(&cut([named(0), named(1)]))).0);
     let fewer = |map: &Value| map["cables"].as_array().unwrap().len() == cables - 1;
     reader.wait_for("map", fewer);
     reader.wait_for("events", |events| events.to_string().contains("lost"));

@@ -46,6 +46,8 @@ function cable(key) {
   const i = store.keys.indexOf(key);
   if (i < 0) return [head(key, "cable, gone")];
   const { ends, rate_mbit_per_s: rate } = store.map.cables[i];
+  // Names: places on the map change.
+  const named = ends.map(([place, port]) => [boxName(place), port]);
   const used = load(i);
   return [
     head(key, "cable"),
@@ -54,13 +56,11 @@ function cable(key) {
       used !== null && ["In use", share(used)],
       ["Ends", el("span", {}, pick(boxName(ends[0][0]), () => show({ kind: "box", id: boxName(ends[0][0]) })), " and ", pick(boxName(ends[1][0]), () => show({ kind: "box", id: boxName(ends[1][0]) })))],
     ]),
-    store.clock && el("div", { class: "row" }, el("button", { type: "button", class: "danger", onclick: (event) => breakCable(ends, event.target) }, "Break this cable")),
+    store.clock && el("div", { class: "row" }, el("button", { type: "button", class: "danger", onclick: (event) => breakCable(named, event.target) }, "Break this cable")),
   ];
 }
 
-async function breakCable(ends, button) {
-  // By names, because places on the map change.
-  const named = ends.map(([place, port]) => [boxName(place), port]);
+async function breakCable(named, button) {
   try {
     await ask("/api/command", { method: "POST", body: JSON.stringify({ break: named }) });
     button.textContent = "Broken";
