@@ -89,7 +89,7 @@ struct FlowReport {
 
 impl Args {
     fn until(&self) -> Until {
-        Until { duration: self.duration, count: self.count, idle: self.idle }
+        Until { duration: self.duration, count: self.count, idle: self.idle, is_file: false }
     }
 
     fn progress(&self, begin: Time) -> PacketProgress {
@@ -110,14 +110,14 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let mut port = opened.port;
     let mut meter = Meter::new(config);
     let begin = now();
-    let file = opened.backend == Backend::Pcap;
+    let is_file = opened.backend == Backend::Pcap;
     let mut progress = args.progress(begin);
     let mut tell = |at, told| {
         if let Told::Passed { packets, bytes } = told {
             progress.show(at, "received", packets, bytes);
         }
     };
-    let until = (args.until(), file);
+    let until = Until { is_file, ..args.until() };
     drive::receive(&mut meter, &mut pool, &mut *port, until, &stop, &mut tell);
     progress.end();
     let seconds = now().since(begin).as_secs_f64();

@@ -328,7 +328,8 @@ fn read_subnet(
     if let Some(gateway) = section.parsed("gateway", |t| parse_ip::<IpAddr>(t, "10.0.0.1")) {
         let is_edge = |p: Prefix| p.len() < 31 && [p.addr(), p.last()].contains(&gateway.value);
         if gateway.value.is_ipv4() && is_edge(subnet.prefix) {
-            let message = format!("{} is the network itself, or all of its hosts", gateway.value);
+            let message =
+                format!("{} is the network's own address, or its broadcast address", gateway.value);
             problems.add(gateway.span.clone(), message, "take an address between the two");
         }
         inside("gateway", gateway.span, gateway.value);
@@ -441,7 +442,8 @@ fn read_reservations(root: &Section<'_>, subnets: &[Subnet]) -> Vec<Reservation>
                 s.gateway == Some(at) || s.prefix.len() < 31 && edges.contains(&at)
             };
             if subnets.iter().any(|s| s.prefix.contains(at) && own(s)) {
-                let message = format!("{at} is the gateway, the network or all of its hosts");
+                let message =
+                    format!("{at} is the gateway, or the network's own or broadcast address");
                 problems.add(ip.span, message, "reserve another address");
             }
             found.push(Reservation { mac: mac.value, ip: ip.value });

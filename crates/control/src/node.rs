@@ -409,6 +409,8 @@ impl Node {
     /// A report is as old as the session in which the controller asked for it: the next one would
     /// take it for the state of now.
     fn give_up_reports(&mut self) {
+        // A session that was put aside would go on without them.
+        self.aside = None;
         let is_report = |body: &_| matches!(body, Body::HostReport(_) | Body::FlowReport(_));
         self.requests.give_up(is_report);
     }

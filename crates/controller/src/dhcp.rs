@@ -205,8 +205,8 @@ impl Controller {
     }
 
     /// Whether a port's hosts may get one more address: its share is what was offered, leased or
-    /// declined there, and what hosts took out of a pool themselves. For a client those of the
-    /// others count: it gives up its own for the lease.
+    /// declined there, and what hosts took out of a pool themselves. The client's own such
+    /// addresses do not count: the lease replaces them.
     pub(crate) fn has_share(&self, at: Place, client: Option<MacAddr>) -> bool {
         let share = self.config.limits.leases_per_port as usize;
         let left = share.saturating_sub(self.dhcp.table.len_at(at));

@@ -332,7 +332,7 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
         least >= CARRIED_LEAST,
         format!(
             "real Linux hosts ping and send by TCP through simulated networks in real time, at \
-             least {least:.2} of what simulated hosts carry; {CARRIED_LEAST} is our own bound"
+             least {least:.3} of what simulated hosts carry; {CARRIED_LEAST} is our own bound"
         ),
     ));
     findings.remarks.push(format!(

@@ -241,12 +241,6 @@ impl Iterator for &mut Frames {
                 self.others += 1;
                 continue;
             };
-            let number = self.flows.len() as u32;
-            let flow = *self.flows.entry(key).or_insert(number);
-            if flow == number {
-                self.sizes.push(0);
-            }
-            self.sizes[flow as usize] += bytes.len() as u64;
             let start = *self.start.get_or_insert(record.time_ns);
             let at = Time::from_nanos(record.time_ns.saturating_sub(start));
             if at > Time::ZERO + LONGEST {
@@ -255,6 +249,12 @@ impl Iterator for &mut Frames {
                 self.broken = Some(why);
                 return None;
             }
+            let number = self.flows.len() as u32;
+            let flow = *self.flows.entry(key).or_insert(number);
+            if flow == number {
+                self.sizes.push(0);
+            }
+            self.sizes[flow as usize] += bytes.len() as u64;
             return Some(Train { at, flow, bytes: bytes.len() as u32, packets: 1 });
         }
     }

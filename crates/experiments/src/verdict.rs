@@ -1,6 +1,6 @@
-//! Whether a paper's claim holds by our figures: one rule for all experiments, so that no
-//! experiment judges itself by a measure of its own. A claim without figures (an order, a trend)
-//! is judged by its experiment, which says so in [`Findings::verdict`].
+//! Whether a paper's claim holds by our figures: one rule for all claims that have figures. A claim
+//! without them (an order, a trend) is judged by its experiment, which says what it compares in
+//! [`Findings::verdict`].
 
 use std::fmt;
 

@@ -23,7 +23,7 @@ pub fn now() -> Time {
 /// What a driver tells while it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Told {
-    /// The port's link has changed.
+    /// The port's link has changed; only senders tell.
     Link(Link),
     /// So many packets and bytes have passed; every 100 ms.
     Passed {
@@ -71,8 +71,7 @@ pub fn send(
     }
 }
 
-/// Waits until the device has sent what it took. A device that is stuck is waited for in vain,
-/// for a bounded time.
+/// Waits until the device has sent what it took, and at most a second for a device that is stuck.
 pub fn flush(pool: &mut Pool, port: &mut dyn Port) {
     let begin = now();
     let mut held = pool.available();
@@ -90,9 +89,11 @@ pub fn flush(pool: &mut Pool, port: &mut dyn Port) {
     }
 }
 
-/// When a meter has seen enough.
+/// When a meter stops.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Until {
+    /// When nothing more comes at once, as at the end of a capture file.
+    pub is_file: bool,
     /// After this time.
     pub duration: Option<Duration>,
     /// After so many probes.
@@ -101,7 +102,7 @@ pub struct Until {
     pub idle: Option<Duration>,
 }
 
-/// Watches what arrives for the moment that is enough.
+/// Watches whether a meter is to stop.
 #[derive(Debug)]
 pub struct Watch {
     until: Until,
@@ -116,12 +117,12 @@ impl Watch {
         Watch { until, begin, probes: 0, heard: None }
     }
 
-    /// Whether this is enough.
+    /// Whether the meter is to stop, having received so much by now.
     pub fn is_over(&mut self, at: Time, arrived: Arrived) -> bool {
         if arrived.probes > self.probes {
             (self.probes, self.heard) = (arrived.probes, Some(at));
         }
-        let Until { duration, count, idle } = self.until;
+        let Until { duration, count, idle, .. } = self.until;
         let silent = self.heard.map_or(Duration::ZERO, |heard| at.since(heard));
         duration.is_some_and(|d| at.since(self.begin) >= d)
             || count.is_some_and(|c| arrived.probes >= c)
@@ -129,12 +130,12 @@ impl Watch {
     }
 }
 
-/// Receives until that is enough, or the flag; a `file` also ends.
+/// Receives until the meter is to stop, or the flag is set.
 pub fn receive(
     meter: &mut Meter,
     pool: &mut Pool,
     port: &mut dyn Port,
-    (until, file): (Until, bool),
+    until: Until,
     stop: &AtomicBool,
     tell: &mut dyn FnMut(Time, Told),
 ) {
@@ -146,7 +147,7 @@ pub fn receive(
         let at = now();
         meter.account_received(at, pool);
         let arrived = meter.arrived();
-        if watch.is_over(at, arrived) || file && n == 0 {
+        if watch.is_over(at, arrived) || until.is_file && n == 0 {
             return;
         }
         if at >= maintain {

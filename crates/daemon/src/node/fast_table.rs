@@ -288,7 +288,7 @@ pub(crate) fn metrics(node: &RunningNode, out: &mut String) {
     }
     let file = node.file();
     let name = "plexus_port_samples_missed_total";
-    let help = "Samples of forwarded packets that the fast table did not take, being too many";
+    let help = "Samples of forwarded packets that were left out, since there were too many";
     begin_family(out, name, help, "counter");
     for port in reports.iter().flat_map(|report| &report.ports) {
         let (value, port) = (port.missed_samples, file.port_name(port.id.into()));
