@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 
 use plexus_config::NodeFile;
-use plexus_report::say;
 use plexus_setup::doctor::{Facts, Finding, Level, examine};
 use plexus_setup::interface::{Candidate, candidates};
 use plexus_setup::port;
@@ -39,7 +38,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let found = look(args).map_err(Failure::unusable)?;
     if args.json {
         let json = serde_json::to_string(&found).map_err(Failure::unusable)?;
-        say!("{json}");
+        print(&format!("{json}\n"))?;
     } else {
         print(&table(&found))?;
     }

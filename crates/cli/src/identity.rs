@@ -8,13 +8,13 @@ use plexus_config::document::read_text;
 use plexus_control::identity::{Authority, Identity, Role, short_key};
 use plexus_daemon::identity::{check_permissions, load, random};
 use plexus_daemon::ledger::{self, Entry, Ledger};
-use plexus_report::say;
 use plexus_setup::folder::UNIT_USER;
 use plexus_wire::hex;
 use serde_json::json;
 
 use crate::exit::{Failure, Outcome};
 use crate::files::{IN_THE_WAY, write_private};
+use crate::text::print;
 
 /// Make a group of boxes that trust each other, and the identity of each.
 #[derive(clap::Args)]
@@ -113,9 +113,10 @@ pub(crate) fn run(args: &Args) -> Outcome {
             if *json {
                 let mut facts = json!(Entry::of(&identity));
                 facts["group"] = hex(&claims.group).into();
-                say!("{facts}");
+                print(&format!("{facts}\n"))?;
             } else {
-                say!("{}, key {}", identity.credential(), short_key(&claims.static_public));
+                let key = short_key(&claims.static_public);
+                print(&format!("{}, key {key}\n", identity.credential()))?;
             }
             Ok(())
         }
@@ -194,15 +195,16 @@ fn list(group: &Path, json: bool) -> Outcome {
     let ledger = Ledger::open(group, &authority).map_err(Failure::unusable)?;
     if json {
         let group = hex(&authority.group());
-        say!("{}", json!({"group": group, "identities": ledger.entries()}));
-        return Ok(());
+        let all = json!({"group": group, "identities": ledger.entries()});
+        return print(&format!("{all}\n"));
     }
-    say!("{:>8}  {:<10}  {:<32}  KEY", "NUMBER", "ROLE", "NAME");
+    let mut text = format!("{:>8}  {:<10}  {:<32}  KEY\n", "NUMBER", "ROLE", "NAME");
     for Entry { number, role, name, key, removed } in ledger.entries() {
         let removed = if *removed { "  removed" } else { "" };
-        say!("{number:>8}  {:<10}  {name:<32}  {key}{removed}", role.to_string());
+        let role = role.to_string();
+        text += &format!("{number:>8}  {role:<10}  {name:<32}  {key}{removed}\n");
     }
-    Ok(())
+    print(&text)
 }
 
 /// The authority of a new group.

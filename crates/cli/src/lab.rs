@@ -12,6 +12,7 @@ use plexus_config::{LaneChoice, WebSettings};
 use plexus_lab::{Error, Launch, Listed, NodeProgram, Part, RunReport, Tied, Up};
 use plexus_report::{Progress, say};
 use plexus_topo::Topology;
+use serde::Serialize;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -276,38 +277,30 @@ fn cut_short_on_interrupt(name: &str) -> std::io::Result<()> {
 }
 
 fn print_report(report: &RunReport, json: bool) -> Outcome {
-    if json {
-        let text = serde_json::to_string(&report.facts).map_err(Failure::unusable)?;
-        say!("{text}");
-    } else {
-        say!("{report}");
-    }
-    Ok(())
+    let text = if json { as_json(&report.facts)? } else { report.to_string() };
+    print(&format!("{text}\n"))
 }
 
 fn status(lab: Option<&str>, json: bool) -> Outcome {
-    match lab {
+    let text = match lab {
         Some(lab) => {
-            let name = name_of(lab)?;
-            let status = plexus_lab::status(&name)?;
-            if json {
-                say!("{}", serde_json::to_string(&status).map_err(Failure::unusable)?);
-            } else {
-                say!("{status}");
-            }
+            let status = plexus_lab::status(&name_of(lab)?)?;
+            if json { as_json(&status)? } else { status.to_string() }
         }
         None => {
             let all = plexus_lab::list().map_err(Failure::unusable)?;
-            if json {
-                say!("{}", serde_json::to_string(&all).map_err(Failure::unusable)?);
-            } else if all.is_empty() {
-                say!("no labs");
-            } else {
-                all.iter().for_each(|lab| say!("{}", list_line(lab)));
+            match json {
+                true => as_json(&all)?,
+                false if all.is_empty() => "no labs".into(),
+                false => all.iter().map(list_line).collect::<Vec<_>>().join("\n"),
             }
         }
-    }
-    Ok(())
+    };
+    print(&format!("{text}\n"))
+}
+
+fn as_json(value: &impl Serialize) -> Result<String, Failure> {
+    serde_json::to_string(value).map_err(Failure::unusable)
 }
 
 fn list_line(lab: &Listed) -> String {

@@ -13,10 +13,10 @@ use clap::{Args, Subcommand};
 use plexus_config::WebSettings;
 use plexus_config::units::parse_duration;
 use plexus_io::process::memory;
-use plexus_report::{Comparison, Facts, Progress, say};
+use plexus_report::{Comparison, Facts, Progress, first_of};
 use plexus_sim::page::stage;
 use plexus_sim::run::{
-    check_memory, facts, find_itself, links_csv, questions, read, simulate, some_names, write,
+    check_memory, facts, find_itself, links_csv, questions, read, simulate, write,
 };
 use plexus_sim::seeds::{self, Seeds};
 use plexus_sim::{Sim, Work, attach};
@@ -29,6 +29,7 @@ use crate::web;
 
 /// How often a person is told how far a run is.
 const PROGRESS_EVERY: Duration = Duration::from_millis(100);
+
 /// Arguments of `plexus sim`.
 #[derive(Args)]
 #[command(after_help = "Example: plexus sim run labs/ring.toml")]
@@ -131,7 +132,7 @@ fn run_file(args: &RunArgs) -> Outcome {
     if let Some(seeds) = args.seeds {
         let found = seeds::run(&args.file, seeds, args.fidelity, &stopped)?;
         match args.json {
-            true => say!("{}", found.json()),
+            true => print(&format!("{}\n", found.json()))?,
             false => print(&found.to_string())?,
         }
         return if found.passed() { Ok(()) } else { Err(Failure::No(String::new())) };
@@ -186,7 +187,7 @@ fn run_file(args: &RunArgs) -> Outcome {
     let has_begun = sim.share_done().is_some();
     // A run that is watched goes on after its traffic.
     let is_done = args.web.is_some() && sim.share_done() >= Some(1.0);
-    let unsettled = if has_begun { String::new() } else { some_names(&sim.unsettled()) };
+    let unsettled = if has_begun { String::new() } else { first_of(&sim.unsettled()) };
     let mut report = sim.report();
     report.notes.extend(left_out);
     // A run in real time ends like that.
@@ -217,25 +218,25 @@ fn run_file(args: &RunArgs) -> Outcome {
         write(dir, &facts, &links.unwrap_or_default()).map_err(Failure::unusable)?;
     }
     if args.json {
-        say!("{facts}");
+        print(&format!("{facts}\n"))?;
     } else {
-        say!("{report}");
+        print(&format!("{report}\n"))?;
         if let Some(questions) = &questions {
             let number = |key: &str| questions[key].as_f64().unwrap_or_default();
-            say!(
-                "questions: {} asked, {} answered, half of them within {:.1} us",
+            print(&format!(
+                "questions: {} asked, {} answered, half of them within {:.1} us\n",
                 number("asked"),
                 number("answered"),
                 number("latency_us_p50")
-            );
+            ))?;
         }
         if let Some(other) = &other {
-            say!("{other}");
+            print(&format!("{other}\n"))?;
         }
         if let Some(kept) = &kept {
-            say!("{kept}");
+            print(&format!("{kept}\n"))?;
         }
-        say!("seed {seed}, digest {:016x}: {speed}", work.digest);
+        print(&format!("seed {seed}, digest {:016x}: {speed}\n", work.digest))?;
     }
     if report.facts.passed { Ok(()) } else { Err(Failure::No(String::new())) }
 }

@@ -54,7 +54,7 @@ fn wrong(why: impl Into<String>) -> Failure {
 }
 
 impl Session {
-    /// Of the lab with this name.
+    /// Of the lab with this name, by the program that runs now: it has to be `plexus`.
     ///
     /// # Errors
     /// When it is not up.

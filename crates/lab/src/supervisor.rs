@@ -18,6 +18,7 @@ use std::{fs, thread};
 
 use plexus_io::namespace;
 use plexus_io::process::put_session_before_others;
+use plexus_report::first_of;
 use plexus_topo::{Device, Topology};
 use rustix::mount::MountFlags;
 use rustix::process::{Pid, WaitOptions};
@@ -431,13 +432,13 @@ impl Lab {
         let controller = topology.controllers.iter().find(|c| c.name == name);
         let controller = controller.map(|c| Device::Node(c.node));
         let Some(place) = host.or(node).or(bridge).or(controller) else {
-            let hosts = topology.hosts.iter().map(|h| h.name.as_str());
-            let nodes = topology.nodes.iter().map(|n| n.name.as_str());
+            let hosts: Vec<&str> = topology.hosts.iter().map(|h| h.name.as_str()).collect();
+            let nodes: Vec<&str> = topology.nodes.iter().map(|n| n.name.as_str()).collect();
             let why = format!(
                 "no host or node {name:?} in lab {}: hosts {}; nodes {}",
                 self.state.lab,
-                some_of(hosts),
-                some_of(nodes)
+                first_of(&hosts),
+                first_of(&nodes)
             );
             return control::send(stream, &Answer::Refused { why, file: false });
         };
@@ -555,15 +556,4 @@ impl Lab {
         let _ = io::stdout().flush();
         std::process::exit(0)
     }
-}
-
-/// The first of some names. The client reads an answer to [`Request::Enter`] at once, whole.
-fn some_of<'a>(names: impl Iterator<Item = &'a str>) -> String {
-    const SHOWN: usize = 12;
-    let names: Vec<&str> = names.collect();
-    let more = match names.len().saturating_sub(SHOWN) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    format!("{}{more}", names[..names.len().min(SHOWN)].join(", "))
 }

@@ -26,4 +26,4 @@ pub use outcome::{Outcome, bits_per_s, sending_time};
 pub use progress::{PacketProgress, Progress};
 pub use report::{Account, AssertionReport, Facts, FlowReport, Outage, Quota, RunReport, rate};
 pub use table::{aligned, columns, table};
-pub use text::{json, plural, si};
+pub use text::{first_of, json, plural, si};

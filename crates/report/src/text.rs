@@ -4,8 +4,9 @@ use serde::Serialize;
 
 use crate::Failure;
 
-/// A line on standard output. A reader that has gone (`| head`) is no reason to stop half-way, nor
-/// to panic, as `println!` does.
+/// A line on standard output about what was done. A reader that has gone (`| head`) is no reason to
+/// stop half-way, nor to panic, as `println!` does. An answer that was asked for is no such line:
+/// where it cannot be written, the command has failed.
 #[macro_export]
 macro_rules! say {
     ($($text:tt)*) => {{
@@ -37,5 +38,15 @@ pub fn plural(count: impl Into<u64>, what: &str) -> String {
     match count.into() {
         1 => format!("1 {what}"),
         many => format!("{many} {what}s"),
+    }
+}
+
+/// The first eight of these names, and how many there are besides.
+pub fn first_of(names: &[&str]) -> String {
+    const SHOWN: usize = 8;
+    let shown = names[..names.len().min(SHOWN)].join(", ");
+    match names.len().saturating_sub(SHOWN) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
     }
 }

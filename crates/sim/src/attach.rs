@@ -7,7 +7,8 @@ use plexus_topo::{Device, Fidelity, HostsByAddress, Link, MTU_USUAL, Target, Top
 
 use crate::real_time::Outside;
 
-/// The devices in place of hosts, if any. Their hosts' flows leave the topology.
+/// The devices in place of hosts, if any. Their hosts' flows leave the topology. An error continues
+/// a sentence that begins with the name of the option.
 ///
 /// # Errors
 /// In words, when a text says something else, a host or a device comes twice, or a device cannot

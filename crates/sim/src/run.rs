@@ -5,14 +5,11 @@ use std::fs;
 use std::path::Path;
 
 use plexus_io::process::memory;
-use plexus_report::{Failure, RunReport};
+use plexus_report::{Failure, RunReport, first_of};
 use plexus_topo::{Fidelity, Topology};
 use serde_json::{Value, json};
 
 use crate::{Sim, Work, memory_estimate};
-
-/// Most devices whose names a message lists.
-const NAMES_SHOWN: usize = 8;
 
 /// Reads the file to run, and a note for the report. If control messages alone are asked for, and
 /// the file says otherwise, its traffic is left out.
@@ -69,23 +66,14 @@ pub fn find_itself(sim: &mut Sim, go_on: &mut impl FnMut(&Sim) -> bool) -> Resul
     if is_settled || is_stopped {
         return Ok(is_settled);
     }
-    let names = some_names(&sim.unsettled());
+    let names = first_of(&sim.unsettled());
     Err(format!("the network has not found itself within a minute of its own time: {names}"))
-}
-
-/// The first of these names, and how many there are besides.
-pub fn some_names(names: &[&str]) -> String {
-    let shown = names[..names.len().min(NAMES_SHOWN)].join(", ");
-    match names.len().saturating_sub(NAMES_SHOWN) {
-        0 => shown,
-        more => format!("{shown} and {more} more"),
-    }
 }
 
 /// Refuses runs that need more memory than there is, with so many at a time.
 ///
 /// # Errors
-/// In words, with the devices that need the most.
+/// In words, when it does.
 pub fn check_memory(topology: &Topology, at_a_time: u64) -> Result<(), String> {
     let estimate = memory_estimate(topology).saturating_mul(at_a_time);
     match memory::available() {

@@ -63,14 +63,15 @@ impl Watch {
         self.nodes.len()
     }
 
-    /// Follows packets until so many have been seen, and tells each one's way.
+    /// Follows packets until so many have been seen, or `tell`, which gets each one's way, gives
+    /// false.
     ///
     /// # Errors
     /// When none comes in time, the nodes end, or `tell` fails.
     pub fn follow(
         &self,
         what: &Follow<'_>,
-        tell: &mut dyn FnMut(&Journey) -> Result<(), Failure>,
+        tell: &mut dyn FnMut(&Journey) -> Result<bool, Failure>,
     ) -> Result<(), Failure> {
         let mut open: BTreeMap<Key, Open> = BTreeMap::new();
         let (mut found, mut heard, mut looked) = (0, Instant::now(), Instant::now());
@@ -95,9 +96,9 @@ impl Watch {
             let arrived = open.extract_if(.., |_, open| open.last.elapsed() >= ARRIVED_AFTER);
             for (_, arrived) in arrived {
                 let journey = arrived.journey(&self.nodes);
-                tell(&journey)?;
+                let goes_on = tell(&journey)?;
                 (found, heard) = (found + 1, Instant::now());
-                if found >= what.count {
+                if found >= what.count || !goes_on {
                     return Ok(());
                 }
             }

@@ -17,6 +17,7 @@ use plexus_wire::ndn::{Data, NameBuf};
 use super::signing;
 use crate::exit::{Failure, Outcome};
 use crate::files::{IN_THE_WAY, write_new, write_private};
+use crate::text::print;
 
 const DAY_S: u64 = 86_400;
 /// How long certificates count, as ndnsec's: of a new key, and of one that is signed for another.
@@ -142,7 +143,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         Command::Show { file, json } => {
             let read = certificate::read(file);
             let packet = read.map_err(|why| told(file, why))?;
-            show::show(&packet, now_ms, *json).map_err(|why| told(file, why))
+            print(&show::shown(&packet, now_ms, *json).map_err(|why| told(file, why))?)
         }
     }
 }

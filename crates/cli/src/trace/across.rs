@@ -1,12 +1,12 @@
 //! `plexus trace --across`: packets through several nodes.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use plexus_view::{Follow, Journey, Watch};
 
 use crate::ask::{PATIENCE, SOCKETS};
 use crate::exit::{Failure, Outcome};
-use crate::text::print;
 
 /// The sockets of the nodes that a name means: of the node, or of all nodes of the lab.
 fn sockets(name: &str) -> Vec<(String, PathBuf)> {
@@ -26,9 +26,14 @@ pub(super) fn run(names: &[String], what: &Follow<'_>, json: bool) -> Outcome {
     let sockets: Vec<_> = names.iter().flat_map(|name| sockets(name)).collect();
     let watch = Watch::new(&sockets, PATIENCE)?;
     eprintln!("following packets across {} nodes", watch.nodes());
-    let mut tell = |journey: &Journey| match json {
-        true => print(&(serde_json::to_string(journey).map_err(Failure::unusable)? + "\n")),
-        false => print(&journey.to_string()),
+    let mut tell = |journey: &Journey| {
+        let text = match json {
+            true => serde_json::to_string(journey).map_err(Failure::unusable)? + "\n",
+            false => journey.to_string(),
+        };
+        // A reader that has had enough (`| head`) ends it.
+        let mut out = std::io::stdout().lock();
+        Ok(out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_ok())
     };
     watch.follow(what, &mut tell)
 }

@@ -10,7 +10,6 @@ use plexus_api::answer::explain::{Explained, Question};
 use plexus_api::answer::fabric::Hosts;
 use plexus_api::{Client, Request, Topic};
 use plexus_io::pcap::Reader;
-use plexus_report::say;
 use plexus_traffic::{Described, Upper};
 use plexus_view::{arrivals, explain};
 use plexus_wire::{MacAddr, hex, unhex};
@@ -83,7 +82,7 @@ pub(super) fn run(packet: &Packet, port: Option<&str>, which: &Which, json: bool
     let question = question(packet, port, which, &mut client)?;
     let told = client.ask(&Request::Explain(question)).map_err(Failure::unusable)?;
     if json {
-        say!("{told}");
+        print(&format!("{told}\n"))?;
     }
     let told: Explained = serde_json::from_value(told).map_err(Failure::unusable)?;
     if !json {

@@ -324,5 +324,9 @@ fn a_reader_that_has_gone_makes_nobody_panic() {
         let ended = plexus.current_dir(&group.0.dir).stdout(writer).output().unwrap();
         let err = String::from_utf8_lossy(&ended.stderr);
         assert!(ended.status.success() && err.is_empty(), "{command}: {err}");
+        // A full disk is a failure.
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let ended = plexus.stdout(full).output().unwrap();
+        assert_eq!(ended.status.code(), Some(2), "{command}: {ended:?}");
     }
 }

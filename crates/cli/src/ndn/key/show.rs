@@ -1,18 +1,17 @@
 //! `plexus ndn key show`: what is in a certificate.
 
 use plexus_ndn::management::{KeyError, TrustedKey};
-use plexus_report::say;
 use plexus_wire::ndn::signature::{KeyLocator, seconds};
 use plexus_wire::ndn::{Component, Data};
 use serde_json::json;
 
 use plexus_wire::hex;
 
-/// Prints it.
+/// It as text, or as JSON.
 ///
 /// # Errors
 /// When it is no certificate.
-pub(super) fn show(packet: &[u8], now_ms: u64, as_json: bool) -> Result<(), KeyError> {
+pub(super) fn shown(packet: &[u8], now_ms: u64, as_json: bool) -> Result<String, KeyError> {
     let key = TrustedKey::certificate(packet)?;
     let data = Data::new_checked(packet)?;
     let info = data.signature_info()?;
@@ -41,26 +40,34 @@ pub(super) fn show(packet: &[u8], now_ms: u64, as_json: bool) -> Result<(), KeyE
             "signed_by": locator,
             "self_signed": is_own,
         });
-        say!("{shown}");
-        return Ok(());
+        return Ok(format!("{shown}\n"));
     }
-    say!("name         {}", data.name());
-    say!("key          {} of {}", key.algorithm(), key.identity());
-    say!("fingerprint  {fingerprint} (SHA-256 of the public key)");
-    match period {
+    let valid = match period {
         Some((first, last)) => {
             let now = if is_valid { "now" } else { "not now" };
-            say!("valid        {first} to {last}: {now}");
+            format!("{first} to {last}: {now}")
         }
-        None => say!("valid        it does not say"),
-    }
-    say!("issuer       {}", issuer.unwrap_or_default());
-    let by = locator.unwrap_or_else(|| "nobody who is named".into());
-    match is_own {
-        true => say!("signed by    itself ({})", info.kind),
-        false => say!("signed by    {by} ({}, not verified)", info.kind),
-    }
-    Ok(())
+        None => "it does not say".into(),
+    };
+    let by = match is_own {
+        true => format!("itself ({})", info.kind),
+        false => {
+            let by = locator.unwrap_or_else(|| "nobody who is named".into());
+            format!("{by} ({}, not verified)", info.kind)
+        }
+    };
+    Ok(format!(
+        "name         {}\n\
+         key          {} of {}\n\
+         fingerprint  {fingerprint} (SHA-256 of the public key)\n\
+         valid        {valid}\n\
+         issuer       {}\n\
+         signed by    {by}\n",
+        data.name(),
+        key.algorithm(),
+        key.identity(),
+        issuer.unwrap_or_default()
+    ))
 }
 
 /// A time of a certificate as people write it; anything else escaped, as it may be a stranger's and
