@@ -1,9 +1,10 @@
-//! What was found of a topology, as JSON and as text.
+//! Findings about a topology, as JSON and as text.
 
 mod loads;
 mod non_blocking;
 mod topology;
 
+use plexus_report::plural;
 use plexus_topo::Topology;
 
 pub use loads::LoadFacts;
@@ -15,7 +16,7 @@ const ROWS_SHOWN: usize = 40;
 
 /// A topology's contents in one line.
 pub fn summary(topology: &Topology) -> String {
-    let count = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
+    let count = |n: usize, what: &str| plural(n as u64, what);
     let mut counts = vec![
         count(topology.nodes.len(), "node"),
         count(topology.hosts.len(), "host"),

@@ -5,8 +5,7 @@ mod replay;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
@@ -21,9 +20,9 @@ use plexus_sim::run::{
 use plexus_sim::seeds::{self, Seeds};
 use plexus_sim::{Sim, Work, attach};
 use plexus_topo::{Fidelity, Topology};
-use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::exit::{Failure, Outcome};
+use crate::generate::stop_flag;
 use crate::text::print;
 use crate::web;
 
@@ -124,11 +123,7 @@ pub(crate) fn run(args: SimArgs) -> Outcome {
 
 fn run_file(args: &RunArgs) -> Outcome {
     let other = args.against.as_deref().map(read_facts).transpose()?;
-    let stopped = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register(signal, stopped.clone())
-            .map_err(|e| Failure::unusable(format!("waiting for signals: {e}")))?;
-    }
+    let stopped = stop_flag()?;
     if let Some(seeds) = args.seeds {
         let found = seeds::run(&args.file, seeds, args.fidelity, &stopped)?;
         match args.json {

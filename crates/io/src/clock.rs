@@ -1,8 +1,9 @@
-//! The time of day, and the time since boot.
+//! The time of day, the time since boot, and the time that is measured by.
 
 use std::io;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use plexus_wire::Time;
 use rustix::time::{ClockId, clock_gettime};
 
 /// The time since the machine was booted. Nobody sets this clock, and it goes on while the machine
@@ -10,6 +11,13 @@ use rustix::time::{ClockId, clock_gettime};
 pub fn since_boot() -> Duration {
     let time = clock_gettime(ClockId::Boottime);
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
+}
+
+/// The time now, by the clock that all namespaces of a machine share and nobody sets
+/// (`CLOCK_MONOTONIC`).
+pub fn now() -> Time {
+    let t = clock_gettime(ClockId::Monotonic);
+    Time::from_nanos(t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64)
 }
 
 /// Milliseconds of Unix time, which signatures and what is on disks go by.

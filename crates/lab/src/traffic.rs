@@ -13,11 +13,10 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use plexus_io::clock::now;
 use plexus_io::namespace::Namespaces;
 use plexus_report::Outcome;
 use plexus_topo::{Arrivals, Device, Flow, Proto, Target, Topology};
-use plexus_wire::Time;
-use rustix::time::ClockId;
 
 use crate::error::Error;
 use crate::world::World;
@@ -129,13 +128,6 @@ pub(crate) fn run(
         Proto::Request => Outcome::failed("a lab's hosts do not send requests"),
         Proto::Named => Outcome::failed("a lab's hosts do not ask by name"),
     }
-}
-
-/// The clock of probes: CLOCK_MONOTONIC.
-fn now() -> Time {
-    let t = rustix::time::clock_gettime(ClockId::Monotonic);
-    let s = u64::try_from(t.tv_sec).unwrap_or(0);
-    Time::from_nanos(s * 1_000_000_000 + u64::try_from(t.tv_nsec).unwrap_or(0))
 }
 
 /// Whether an error only says that nothing happened for a while.

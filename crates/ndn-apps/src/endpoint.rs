@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+pub use plexus_io::clock::now;
 use plexus_io::wake::Waker;
 use plexus_ndn::face::{FaceId, Scope};
 use plexus_ndn::link::Received;
@@ -14,7 +15,6 @@ use plexus_wire::Time;
 use plexus_wire::ndn::NameBuf;
 use plexus_wire::ndn::face_uri::FaceUri;
 use plexus_wire::ndn::lp::Headers;
-use rustix::time::{ClockId, clock_gettime};
 
 use crate::app::{Application, Output};
 use crate::command::{Refused, Register};
@@ -59,12 +59,6 @@ pub enum EndpointError {
     /// An error of the operating system.
     #[error(transparent)]
     System(#[from] io::Error),
-}
-
-/// The present time of the clock that endpoints use.
-pub fn now() -> Time {
-    let t = clock_gettime(ClockId::Monotonic);
-    Time::from_nanos(t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64)
 }
 
 /// A random number of the operating system.

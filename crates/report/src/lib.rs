@@ -1,7 +1,7 @@
 //! Results of a run of a topology file's traffic, the same for real kernels and the simulator: the
 //! outcome of each flow ([`Outcome`]), the verdict ([`judge`]), the JSON and the table
 //! ([`RunReport`]), and the comparison of two runs ([`Comparison`]).
-//! What all long runs share is here too: [`Progress`], [`PacketProgress`] and [`Failure`].
+//! Parts of all long runs are here too: [`Progress`], [`PacketProgress`] and [`Failure`].
 
 mod compare;
 mod counts;

@@ -54,7 +54,7 @@ pub fn attach(texts: &[String], topology: &mut Topology) -> Result<Option<Outsid
     Ok(Some(outside))
 }
 
-/// What `--attach` says: `HOST=BACKEND:DEVICE`.
+/// Host, back-end and device of `HOST=BACKEND:DEVICE`.
 ///
 /// # Errors
 /// In words, when it says something else, or there is no such host.

@@ -129,7 +129,7 @@ pub fn questions(sim: &Sim) -> Option<Value> {
     }))
 }
 
-/// What the engine did.
+/// The engine's work.
 pub fn engine(work: &Work, seed: u64) -> Value {
     json!({
         "seed": seed,
@@ -140,7 +140,7 @@ pub fn engine(work: &Work, seed: u64) -> Value {
     })
 }
 
-/// What left by each end of each cable, as CSV.
+/// Frames and bytes that left by each end of each cable, as CSV.
 pub fn links_csv(sim: &Sim) -> String {
     let rows = sim.traffic().map(|(end, t)| format!("{end},{},{}\n", t.frames, t.bytes));
     std::iter::once("end,frames,bytes\n".to_string()).chain(rows).collect()

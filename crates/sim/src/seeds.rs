@@ -76,7 +76,7 @@ impl RunSeeds {
         spread::quantities(&facts)
     }
 
-    /// What the seeds have in common, for programs.
+    /// The seeds' results and their spreads, for programs.
     pub fn json(&self) -> Value {
         let seeds: Vec<Value> = (self.runs.iter())
             .map(|run| {

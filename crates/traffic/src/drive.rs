@@ -3,10 +3,10 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+pub use plexus_io::clock::now;
 use plexus_io::{Batch, Link, Pool, Port};
 use plexus_wire::Time;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::time::{ClockId, clock_gettime};
 
 use crate::generator::{Generator, idle_until};
 use crate::meter::{Arrived, Meter};
@@ -14,13 +14,7 @@ use crate::meter::{Arrived, Meter};
 /// How often a port is maintained.
 const MAINTAIN: Duration = Duration::from_millis(100);
 
-/// Now, by the clock that all namespaces of a machine share.
-pub fn now() -> Time {
-    let t = clock_gettime(ClockId::Monotonic);
-    Time::from_nanos(t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64)
-}
-
-/// What a driver tells while it runs.
+/// A driver tells this while it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Told {
     /// The port's link has changed; only senders tell.

@@ -37,10 +37,10 @@ pub(super) fn read(text: &str, faults: &mut Faults) -> Option<RawGraph> {
         faults.add(at..at + 1, "this tag has hundreds of attributes", HELP);
         return None;
     }
-    let declared = text.match_indices("xmlns").filter(|(at, word)| {
+    let mut declared = text.match_indices("xmlns").filter(|(at, word)| {
         matches!(text.as_bytes().get(at + word.len()), Some(b'=' | b':' | b' '))
     });
-    if let Some((at, _)) = declared.into_iter().nth(NAMESPACES_MAX) {
+    if let Some((at, _)) = declared.nth(NAMESPACES_MAX) {
         faults.add(at..at + 5, "the file declares hundreds of namespaces", HELP);
         return None;
     }

@@ -1,4 +1,4 @@
-//! What every cable carries.
+//! The load of every cable.
 
 use plexus_topo::Topology;
 use serde::Serialize;

@@ -8,7 +8,7 @@ use crate::{Answer, CounterExample, NarrowCut, NonBlocking, Online};
 
 /// Flows of a counter-example that are printed for people.
 const FLOWS_SHOWN: usize = 24;
-/// What is asked, and what a proof proves: no more than this.
+/// The question. A proof proves no more than this.
 const QUESTION: &str = "rearrangeably non-blocking";
 
 /// A check, as `plexus topo check --json` prints it.

@@ -1,4 +1,4 @@
-//! What is in a topology, and how far apart its nodes are.
+//! The contents of a topology, and the distances of its nodes.
 
 use plexus_config::units::format_rate;
 use plexus_topo::{Device, Graph, Topology};
@@ -110,7 +110,7 @@ impl TopologyFacts {
     }
 }
 
-/// What the analysis found, in lines.
+/// The analysis in lines.
 fn summary_of(found: &Analysis, nodes: usize) -> String {
     let mut out = String::new();
     let mut line = |head: &str, text: String| out.push_str(&format!("{head:<17}{text}\n"));
