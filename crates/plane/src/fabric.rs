@@ -126,6 +126,16 @@ pub(crate) struct Left {
     pub(crate) to_route: u64,
 }
 
+/// Frames from a fabric node that were not simply passed on.
+#[derive(Default)]
+struct Others {
+    count: usize,
+    /// Bit for each packet for the router of this node.
+    to_route: u64,
+    /// Whether some show that the node is there, and do not come from others on the same cable.
+    are_heard: bool,
+}
+
 /// What the first pass finds out about a packet of a host that is admitted.
 struct Lookup<'a> {
     packet: &'a mut Packet,
@@ -210,8 +220,7 @@ impl Fabric {
             let packets = rest.split_off_mut(..run.to() - place).unwrap_or_default();
             match (plan.role(in_port), plan.tables(in_port)) {
                 (PortRole::Fabric(link), _) => {
-                    let packets = (place..).zip(packets);
-                    left.to_route |= self.take_from_node(context, in_port, link, packets);
+                    left.to_route |= self.take_from_node(context, in_port, link, place, packets);
                 }
                 (PortRole::Host, Some(tables)) => {
                     self.forwarded.of_hosts |= run.places() & !done;
@@ -397,17 +406,19 @@ impl Fabric {
         tree::send_of_control(context, queues, packet);
     }
 
-    /// Frames from a fabric node. Bit for each packet for the router of this one.
+    /// Frames from a fabric node; `from`: the place of the first. Bit for each packet for the router
+    /// of this one.
     #[inline(never)]
-    fn take_from_node<'a>(
+    fn take_from_node(
         &mut self,
         context: &mut Context<'_>,
         in_port: PortId,
         link: &Encapsulation,
-        packets: impl Iterator<Item = (usize, &'a mut Packet)>,
+        from: usize,
+        packets: &mut [Packet],
     ) -> u64 {
-        let (mut to_route, mut is_heard) = (0, false);
-        for (place, packet) in packets {
+        let (len, mut others) = (packets.len(), Others::default());
+        for (place, packet) in (from..).zip(packets) {
             let is_passed_on = match link {
                 Encapsulation::Native => self.pass_on(context, in_port as u8, packet),
                 Encapsulation::EtherType { back, .. } => {
@@ -417,26 +428,38 @@ impl Fabric {
                 }
             };
             if !is_passed_on {
-                let owes = !offload::is_finished(packet);
-                let verdict = self.take_from_link(context, link, false, packet);
-                verdict.store(packet);
-                to_route |= u64::from(packet.flags & FORWARDED != 0) << place;
-                if let Verdict::Forward(out) = verdict {
-                    let out = self.class(out as u8);
-                    let passes =
-                        owes && out == Class::Encapsulated && *link != Encapsulation::Native;
-                    self.forwarded.passed_on |= u64::from(passes) << place;
-                    self.forwarded.delivered |= u64::from(out == Class::Host) << place;
-                }
+                self.take_other(context, link, place, packet, &mut others);
             }
-            // Not by what others send over the same cable.
-            let sent = || matches!(Verdict::load(packet), Verdict::Forward(_));
-            is_heard |= is_passed_on || packet.flags & FORWARDED != 0 || sent();
         }
-        if is_heard {
+        if others.count < len || others.are_heard {
             context.fabric.hear(in_port, context.now);
         }
-        to_route
+        others.to_route
+    }
+
+    /// A frame from a fabric node that is not the common case.
+    #[inline(never)]
+    fn take_other(
+        &mut self,
+        context: &mut Context<'_>,
+        link: &Encapsulation,
+        place: usize,
+        packet: &mut Packet,
+        others: &mut Others,
+    ) {
+        let owes = !offload::is_finished(packet);
+        let verdict = self.take_from_link(context, link, false, packet);
+        verdict.store(packet);
+        let is_for_router = packet.flags & FORWARDED != 0;
+        others.count += 1;
+        others.to_route |= u64::from(is_for_router) << place;
+        others.are_heard |= is_for_router || matches!(verdict, Verdict::Forward(_));
+        if let Verdict::Forward(out) = verdict {
+            let out = self.class(out as u8);
+            let passes = owes && out == Class::Encapsulated && *link != Encapsulation::Native;
+            self.forwarded.passed_on |= u64::from(passes) << place;
+            self.forwarded.delivered |= u64::from(out == Class::Host) << place;
+        }
     }
 
     /// The common case of a packet in the fabric, kept short: a host's frame from a native link to

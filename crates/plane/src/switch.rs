@@ -159,26 +159,33 @@ impl Switch {
                 _ => self.lookup(context, packet),
             });
         }
-        let stamp = self.stamp(context.now);
+        let (stamp, mut sent) = (self.stamp(context.now), 0);
         for (place, (packet, lookup)) in batch.iter_mut().zip(&lookups).enumerate() {
             // No station has address zero.
             if lookup.source.mac_u64() == 0 {
                 continue;
             }
-            let now = context.now;
             let verdict = match self.learn(context, packet.in_port, lookup, stamp) {
                 Err(reason) => Verdict::Drop(reason),
-                Ok(()) => {
-                    let claims = |packet: &mut _| claims(context, place, packet);
-                    let Some(verdict) = self.route(now, packet, lookup, stamp, claims) else {
+                Ok(()) => match self.port_of(lookup, stamp) {
+                    // Most packets: their verdict is known here, and stored in one piece.
+                    Some(port) if port != packet.in_port && port != ROUTER => {
+                        sent |= 1 << place;
+                        Verdict::Forward(port).store(packet);
                         continue;
-                    };
-                    verdict
-                }
+                    }
+                    port => {
+                        let now = context.now;
+                        let claims = |packet: &mut _| claims(context, place, packet);
+                        let other = self.route_other(now, packet, lookup.destination, port, claims);
+                        let Some(verdict) = other else { continue };
+                        verdict
+                    }
+                },
             };
-            self.sent |= u64::from(matches!(verdict, Verdict::Forward(_))) << place;
             verdict.store(packet);
         }
+        self.sent |= sent;
     }
 
     #[inline(always)]
@@ -268,32 +275,38 @@ impl Switch {
         Ok(())
     }
 
-    /// Where the destination is; nothing if another forwarder `claims` the packet.
+    /// Where the destination is known to be. No group has a place.
     #[inline(always)]
-    fn route(
+    fn port_of(&self, lookup: &Lookup, stamp: u16) -> Option<PortId> {
+        if lookup.destination.is_multicast() {
+            return None;
+        }
+        let station =
+            self.table.at(self.table.find(lookup.destination, lookup.destination_hash)?);
+        fresh(station, stamp).then(|| station.port())
+    }
+
+    /// Decides for a packet that does not simply go to a station at another port; nothing if another
+    /// forwarder `claims` it. `port`: where its destination is.
+    #[inline(always)]
+    fn route_other(
         &mut self,
         now: Time,
         packet: &mut Packet,
-        lookup: &Lookup,
-        stamp: u16,
+        destination: MacKey,
+        port: Option<PortId>,
         mut claims: impl FnMut(&mut Packet) -> bool,
     ) -> Option<Verdict> {
-        let (destination, in_port) = (lookup.destination, packet.in_port);
-        if destination.is_multicast() {
-            let cast = if destination.is_broadcast() { Cast::Broadcast } else { Cast::Multicast };
-            return (!claims(packet)).then(|| self.storms.admit(packet, cast, now));
-        }
-        let found = self.table.find(destination, lookup.destination_hash);
-        Some(match found.map(|slot| self.table.at(slot)) {
-            Some(station) if fresh(station, stamp) => match station.port() {
-                ROUTER if claims(packet) => return None,
-                // The kernel's own frame to itself: the router takes all others.
-                ROUTER => Verdict::Drop(DropReason::SamePort),
-                port if port == in_port => Verdict::Drop(DropReason::SamePort),
-                port => Verdict::Forward(port),
-            },
-            _ => self.storms.admit(packet, Cast::Unknown, now),
-        })
+        let cast = match (port, destination) {
+            (Some(ROUTER), _) if claims(packet) => return None,
+            // Or the kernel's own frame to itself: the router takes all others.
+            (Some(_), _) => return Some(Verdict::Drop(DropReason::SamePort)),
+            (None, group) if group.is_multicast() && claims(packet) => return None,
+            (None, group) if group.is_broadcast() => Cast::Broadcast,
+            (None, group) if group.is_multicast() => Cast::Multicast,
+            (None, _) => Cast::Unknown,
+        };
+        Some(self.storms.admit(packet, cast, now))
     }
 
     fn at_limit(&self, port: PortId, limit: Option<u32>) -> bool {
