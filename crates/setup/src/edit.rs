@@ -6,25 +6,22 @@ use std::path::Path;
 use similar::TextDiff;
 use toml_edit::{Array, ArrayOfTables, DocumentMut, Item, Key, Table, TableLike, Value};
 
+use crate::check::check_text;
 use crate::folder::update;
 
 /// The keys by which an entry of a list is found, the first that it has.
 const NAMES: [&str; 5] = ["name", "prefix", "mac", "node", "groups"];
 
-/// Changes a key of a file, or removes it where there is no value. `check` judges the new text; the
-/// file is written if it is good, and returns whether that made a difference.
+/// Changes a key of a file, or removes it where there is no value. Returns whether that made a
+/// difference.
 ///
 /// # Errors
-/// In words. Nothing is written then.
-pub fn change(
-    file: &Path,
-    key: &str,
-    value: Option<&str>,
-    check: impl FnOnce(&str) -> Result<(), String>,
-) -> Result<bool, String> {
+/// In words, also if the new text is not right ([`check_text`]). Nothing is written then.
+pub fn change(file: &Path, key: &str, value: Option<&str>) -> Result<bool, String> {
     update(file, |text| {
-        let new = edit(text, key, value).map_err(|why| format!("{}: {why}", file.display()))?;
-        check(&new)?;
+        let shown = file.display().to_string();
+        let new = edit(text, key, value).map_err(|why| format!("{shown}: {why}"))?;
+        check_text(&shown, &new).map_err(|e| e.to_string())?;
         let is_new = new != text;
         Ok((new, is_new))
     })
@@ -318,11 +315,11 @@ name = \"eth2\"
         let file = dir.path().join("n1.toml");
         fs::write(&file, FILE).unwrap();
         fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
-        let refused = change(&file, "workers", Some("0"), |_| Err("out of range".into()));
-        assert_eq!(refused.unwrap_err(), "out of range");
+        let refused = change(&file, "workers", Some("0")).unwrap_err();
+        assert!(refused.contains("n1.toml:") && refused.contains("workers"), "{refused}");
         assert_eq!(fs::read_to_string(&file).unwrap(), FILE);
-        assert_eq!(change(&file, "workers", Some("2"), |_| Ok(())), Ok(true));
-        assert_eq!(change(&file, "workers", Some("2"), |_| Ok(())), Ok(false));
+        assert_eq!(change(&file, "workers", Some("2")), Ok(true));
+        assert_eq!(change(&file, "workers", Some("2")), Ok(false));
         assert!(fs::read_to_string(&file).unwrap().contains("workers = 2"));
         assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o640);
         assert_eq!(fs::read_dir(&dir).unwrap().count(), 1);
@@ -332,17 +329,19 @@ name = \"eth2\"
     fn changes_at_once_are_all_kept() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("n1.toml");
-        fs::write(&file, FILE).unwrap();
-        let keys: Vec<String> = (0..8).map(|n| format!("key{n}")).collect();
+        let names: Vec<String> = (1..9).map(|n| format!("eth{n}")).collect();
+        let ports = names.iter().map(|name| format!("[[port]]\nname = \"{name}\"\n"));
+        fs::write(&file, format!("name = \"n1\"\n{}", ports.collect::<String>())).unwrap();
+        let keys: Vec<String> = names.iter().map(|name| format!("port.{name}.vlan")).collect();
         std::thread::scope(|scope| {
             for key in &keys {
-                scope.spawn(|| assert_eq!(change(&file, key, Some("1"), |_| Ok(())), Ok(true)));
+                scope.spawn(|| assert_eq!(change(&file, key, Some("7")), Ok(true)));
             }
         });
         let text = fs::read_to_string(&file).unwrap();
-        assert!(keys.iter().all(|key| text.contains(key)), "{text}");
+        assert_eq!(text.matches("vlan = 7").count(), names.len(), "{text}");
         assert_eq!(fs::read_dir(&dir).unwrap().count(), 1);
-        let missing = change(&dir.path().join("n2.toml"), "a", Some("1"), |_| Ok(()));
+        let missing = change(&dir.path().join("n2.toml"), "a", Some("1"));
         assert!(missing.unwrap_err().contains("n2.toml"));
     }
 

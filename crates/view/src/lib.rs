@@ -3,10 +3,12 @@
 //! daemons itself.
 //!
 //! - [`answer`] and [`route`]: what `plexus show` prints
+//! - [`config`]: the versions of a file, for `plexus config`
 //! - [`Second`]: a second of `plexus top`
 //! - [`explain`]: the way of a packet that is only described, with the reasons
 //! - [`Watch`] and [`Journey`]: a real packet's way across several boxes
 
+pub mod config;
 mod explain;
 mod fabric;
 mod follow;

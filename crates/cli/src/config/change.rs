@@ -4,17 +4,16 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap_complete::ArgValueCandidates;
-use plexus_api::answer::config::{Applied, Running, Text, Trial, Version, Versions as Kept};
+use plexus_api::answer::config::{Applied, Running, Text, Versions as Kept};
 use plexus_api::{Client, Config, Request};
 use plexus_config::document::read_text;
 use plexus_config::units::parse_duration;
-use plexus_config::with_revoked;
 use plexus_io::clock::unix_ms;
-use plexus_setup::edit;
+use plexus_setup::{edit, rollback};
+use plexus_view::config as view;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::check_text;
 use crate::ask::{Which, names};
 use crate::exit::{Failure, Outcome};
 use crate::text::print;
@@ -88,8 +87,7 @@ impl Set {
             false => Path::new(FOLDER).join(format!("{}.toml", self.target)),
         };
         let shown = file.display().to_string();
-        let check = |text: &str| check_text(&shown, text).map(|_| ()).map_err(|e| e.to_string());
-        let changed = edit::change(&file, &self.key, self.value.as_deref(), check);
+        let changed = edit::change(&file, &self.key, self.value.as_deref());
         let told = match changed.map_err(Failure::unusable)? {
             true => format!("{shown} is changed; `plexus config apply` has its daemon run it\n"),
             false => format!("{shown} has that already\n"),
@@ -151,19 +149,10 @@ pub(super) struct How {
 }
 
 impl How {
-    fn request(&self, usual_comment: &str) -> Config {
-        let comment = self.comment(usual_comment);
-        Config::Apply(plexus_api::Apply { confirm_within_s: self.seconds(), comment })
-    }
-
-    /// After how many seconds a trial ends; `None`: there is none.
-    pub(super) fn seconds(&self) -> Option<u64> {
-        self.confirm_within.map(|time| time.as_secs())
-    }
-
-    /// The comment, or this one if the operator gave none.
-    pub(super) fn comment(&self, usual: &str) -> String {
-        if self.comment.is_empty() { usual.into() } else { self.comment.clone() }
+    /// The request for it.
+    pub(super) fn apply(&self) -> plexus_api::Apply {
+        let confirm_within_s = self.confirm_within.map(|time| time.as_secs());
+        plexus_api::Apply { confirm_within_s, comment: self.comment.clone() }
     }
 }
 
@@ -198,7 +187,7 @@ pub(super) struct Apply {
 
 impl Apply {
     pub(super) fn run(self) -> Outcome {
-        let applied = ask(&mut self.daemon.connect()?, self.how.request(""))?;
+        let applied = ask(&mut self.daemon.connect()?, Config::Apply(self.how.apply()))?;
         tell(&self.daemon, &applied)
     }
 }
@@ -218,35 +207,13 @@ impl Confirm {
     }
 }
 
-/// Says what runs now.
+/// Says which version runs now.
 fn tell(daemon: &Daemon, applied: &Applied) -> Outcome {
     let name = &daemon.name;
-    let told = match applied.version {
-        Some(version) => format!("{name} runs version {version}"),
-        None => format!("{name} runs its file"),
-    };
-    print_applied(daemon, applied, told, &format!("plexus config confirm {name}"))
-}
-
-/// Prints which version runs, with its trial. `confirm`: the command that ends that well.
-pub(super) fn print_applied(
-    daemon: &Daemon,
-    applied: &Applied,
-    mut told: String,
-    confirm: &str,
-) -> Outcome {
-    if daemon.json {
-        return print_json(applied);
+    match daemon.json {
+        true => print_json(applied),
+        false => print(&view::applied(name, applied, &format!("plexus config confirm {name}"))),
     }
-    if let Some(Trial { back_to, left_s, .. }) = applied.trial {
-        let end = match back_to {
-            0 => "it is left".to_string(),
-            _ => format!("version {back_to} returns"),
-        };
-        told += &format!(" on trial: {end} in {left_s} s, unless you run `{confirm}`");
-    }
-    let notes: String = applied.notes.iter().map(|note| format!("\n{note}")).collect();
-    print(&format!("{told}{notes}\n"))
 }
 
 /// Arguments of `plexus config show`.
@@ -274,17 +241,7 @@ impl Show {
         if self.daemon.json {
             return print_json(&running);
         }
-        let mut told = running.text;
-        if let Some(part) = running.common {
-            let left = part.left_s.map(|s| format!(" (on trial: it is left in {s} s)"));
-            told += &format!(
-                "\n# Its part of the common file, version {}{}:\n{}",
-                part.version,
-                left.unwrap_or_default(),
-                part.text
-            );
-        }
-        print(&told)
+        print(&view::running(&running))
     }
 }
 
@@ -303,48 +260,7 @@ impl Versions {
         if self.daemon.json {
             return print_json(&kept);
         }
-        let table = table(&kept.versions, kept.running, kept.trial.is_some(), unix_ms() / 1000);
-        print(&format!("{table}{}\n", kept.folder))
-    }
-}
-
-/// The versions with their states.
-pub(super) fn table(
-    versions: &[Version],
-    running: Option<u64>,
-    on_trial: bool,
-    now_unix_s: u64,
-) -> String {
-    let mut out = format!("{:>7}  {:<10} {:<11} comment\n", "version", "kept", "state");
-    for version in versions {
-        let state = match (running == Some(version.number), on_trial, version.good) {
-            (true, true, _) => "on trial",
-            (true, false, _) => "runs",
-            (false, _, true) => "",
-            (false, _, false) => "unconfirmed",
-        };
-        let age = age(now_unix_s.saturating_sub(version.kept_unix_s));
-        let line = format!("{:>7}  {age:<10} {state:<11} {}", version.number, version.comment);
-        out.push_str(line.trim_end());
-        out.push('\n');
-    }
-    out
-}
-
-/// The newest confirmed version that is older than the one that runs.
-pub(super) fn version_before(versions: &[Version], running: Option<u64>) -> Result<u64, Failure> {
-    let before = versions.iter().rev().find(|v| v.good && Some(v.number) < running);
-    let none = "no earlier version is kept: there is nothing to go back to";
-    before.map(|version| version.number).ok_or_else(|| Failure::unusable(none))
-}
-
-/// How long ago something was, for people.
-fn age(seconds: u64) -> String {
-    match seconds {
-        0..120 => format!("{seconds} s ago"),
-        120..7_200 => format!("{} min ago", seconds / 60),
-        7_200..172_800 => format!("{} h ago", seconds / 3_600),
-        _ => format!("{} d ago", seconds / 86_400),
+        print(&view::versions(&kept, unix_ms() / 1000))
     }
 }
 
@@ -372,39 +288,8 @@ pub(super) struct Rollback {
 impl Rollback {
     pub(super) fn run(self) -> Outcome {
         let mut client = self.daemon.connect()?;
-        let kept: Kept = ask(&mut client, Config::Versions(true))?;
-        let version = match (self.number, kept.trial) {
-            (None, Some(_)) => {
-                let applied = ask(&mut client, Config::Back(true))?;
-                return tell(&self.daemon, &applied);
-            }
-            (Some(version), _) => version,
-            (None, None) => version_before(&kept.versions, kept.running)?,
-        };
-        let text: Text = ask(&mut client, Config::Text(version))?;
-        let running: Running = ask(&mut client, Config::Running(true))?;
-        let keep = Config::Keep(format!("in the file before the rollback to version {version}"));
-        let kept: Applied = ask(&mut client, keep)?;
-        let file = Path::new(&running.file);
-        let mut still = None;
-        let back = |before: &str| {
-            let with = with_revoked(&text.text, &[&running.text, before]);
-            let note = "keys that were revoked since stay revoked";
-            still = with.is_some().then(|| note.to_string());
-            with.unwrap_or_else(|| text.text.clone())
-        };
-        let before = edit::write(file, back).map_err(Failure::unusable)?;
-        let how = self.how.request(&format!("version {version} again"));
-        let applied: Result<Applied, Failure> = ask(&mut client, how);
-        let mut applied = match applied {
-            Ok(applied) => applied,
-            Err(why) => {
-                edit::write(file, |_| before).map_err(Failure::unusable)?;
-                return Err(why);
-            }
-        };
-        applied.notes.splice(..0, kept.notes.into_iter().chain(still));
-        tell(&self.daemon, &applied)
+        let applied = rollback::rollback(&mut client, self.number, self.how.apply());
+        tell(&self.daemon, &applied.map_err(Failure::unusable)?)
     }
 }
 
@@ -420,28 +305,5 @@ mod tests {
         for bad in ["0", "10ms", "5", "m", "-1m", "1.5m"] {
             assert!(seconds(bad).is_err(), "{bad}");
         }
-    }
-
-    #[test]
-    fn versions_are_listed_with_their_state() {
-        let version = |number, good, comment: &str| Version {
-            number,
-            kept_unix_s: 1_000_000 - 100 * number * number * number,
-            comment: comment.into(),
-            plexus: "0.1.0".into(),
-            good,
-        };
-        let versions = [version(1, true, "a"), version(2, false, ""), version(3, false, "c")];
-        let shown = table(&versions, Some(3), true, 1_000_000);
-        let expected = "\
-version  kept       state       comment
-      1  100 s ago              a
-      2  13 min ago unconfirmed
-      3  45 min ago on trial    c
-";
-        assert_eq!(shown, expected);
-        assert!(table(&versions, Some(3), false, 1_000_000).contains(" runs        c\n"));
-        assert_eq!(version_before(&versions, Some(3)).ok(), Some(1));
-        assert!(version_before(&versions, Some(1)).is_err());
     }
 }
