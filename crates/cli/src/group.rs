@@ -1,26 +1,20 @@
 //! `plexus group`: a group of boxes, from the first box on.
 
-mod pick;
-
-use std::io::{self, BufRead};
+use std::io::{self, BufRead, IsTerminal};
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use plexus_config::units::parse_duration;
 use plexus_control::identity::Role;
 use plexus_control::join::JoinCode;
-use plexus_io::users::user;
 use plexus_report::{plural, say};
-use plexus_setup::create::{First, create};
-use plexus_setup::drain;
-use plexus_setup::folder::UNIT_USER;
-use plexus_setup::interface::{candidates, choose, reachable_address};
-use plexus_setup::invite::{self, Inviter, Operator};
+use plexus_setup::commands::{put_into_effect, start_daemons, take_key};
+use plexus_setup::create::{First, create, machine_name};
+use plexus_setup::interface::{Candidate, candidates, choose, list, read_names};
+use plexus_setup::invite::{Inviter, Operator, parse_address, parse_expiry};
 use plexus_setup::join::{New, join};
-use plexus_setup::port;
 use plexus_setup::revoke::revoke;
-use plexus_setup::rotate;
+use plexus_setup::{drain, port, rotate};
 
 use crate::exit::{Failure, Outcome};
 use crate::text::ask;
@@ -200,6 +194,13 @@ struct Place {
     dir: PathBuf,
 }
 
+impl Place {
+    /// The file that was named, or the controller's file that is here.
+    fn controller_file(&self, named: Option<PathBuf>) -> Result<PathBuf, String> {
+        named.map_or_else(|| port::controller_file(&self.dir), Ok)
+    }
+}
+
 /// The node that this box becomes.
 #[derive(clap::Args)]
 struct Own {
@@ -231,7 +232,7 @@ struct Invitation {
 struct Reached {
     /// The address of this box at which others reach it, and the TCP port; found by itself
     /// otherwise.
-    #[arg(long, value_name = "ADDRESS[:PORT]", value_parser = parse_at)]
+    #[arg(long, value_name = "ADDRESS[:PORT]", value_parser = parse_address)]
     at: Option<SocketAddr>,
     /// How long each code is good.
     #[arg(long, value_name = "TIME", default_value = "10min", value_parser = parse_expiry)]
@@ -273,13 +274,13 @@ fn start(own: Own, controller: String) -> Result<First, String> {
     for file in create(&first)? {
         say!("wrote {}", file.display());
     }
-    start_lines(&first.folder, &[("node", &first.node), ("controller", &first.controller)]);
+    say_start(&first.folder, &[("node", &first.node), ("controller", &first.controller)]);
     Ok(first)
 }
 
 fn invite(folder: &Path, invitation: &Invitation) -> Outcome {
     let Invitation { reached, .. } = invitation;
-    let inviter = listen(folder, reached.at).map_err(Failure::unusable)?;
+    let inviter = Inviter::listen(folder, reached.at).map_err(Failure::unusable)?;
     for number in 0..invitation.boxes {
         let (code, open) = inviter.invite(reached.expires, None).map_err(Failure::unusable)?;
         let next = if number == 0 { "On the next box" } else { "On another box" };
@@ -289,18 +290,6 @@ fn invite(folder: &Path, invitation: &Invitation) -> Outcome {
         say!("{} has joined with number {}", joined.name, joined.number);
     }
     Ok(())
-}
-
-fn listen(folder: &Path, at: Option<SocketAddr>) -> Result<Inviter, String> {
-    let at = match at {
-        Some(at) => at,
-        None => {
-            // A port of the node is no place at which others reach this box.
-            let ports = port::node_file(folder).and_then(|file| port::devices(&file));
-            SocketAddr::new(reachable_address(&ports.unwrap_or_default())?, invite::PORT)
-        }
-    };
-    Inviter::listen(folder, at)
 }
 
 fn enter(code: &str, own: Own) -> Result<(), String> {
@@ -315,7 +304,7 @@ fn enter(code: &str, own: Own) -> Result<(), String> {
         say!("Compare the key with the one that the first box shows, and confirm there.");
     })?;
     say!("{}", identity.credential());
-    start_lines(&new.folder, &[("node", &new.node)]);
+    say_start(&new.folder, &[("node", &new.node)]);
     Ok(())
 }
 
@@ -326,8 +315,7 @@ fn read_code(code: &str) -> Result<JoinCode, String> {
 fn rotate_keys(name: &str, place: &Place, config: Option<PathBuf>, reached: &Reached) -> Outcome {
     let folder = &place.dir;
     let entry = rotate::find(folder, name).map_err(Failure::unusable)?;
-    let config = config.map_or_else(|| port::controller_file(folder), Ok);
-    let config = config.map_err(Failure::unusable)?;
+    let config = place.controller_file(config).map_err(Failure::unusable)?;
     let mut has_new = None;
     let key = match rotate::is_here(folder, name) {
         true => {
@@ -336,7 +324,7 @@ fn rotate_keys(name: &str, place: &Place, config: Option<PathBuf>, reached: &Rea
             key
         }
         false => {
-            let inviter = listen(folder, reached.at).map_err(Failure::unusable)?;
+            let inviter = Inviter::listen(folder, reached.at).map_err(Failure::unusable)?;
             let (code, open) =
                 inviter.invite(reached.expires, Some(entry.clone())).map_err(Failure::unusable)?;
             say!("\nOn {name}, within {}:", minutes(reached.expires));
@@ -378,12 +366,6 @@ fn ask_for_key(name: Option<&str>, code: &str, place: &Place) -> Result<(), Stri
     Ok(())
 }
 
-/// The command by which a daemon takes its new key.
-fn take_key(role: Role, name: &str) -> String {
-    let how = if role == Role::Node { "reload" } else { "restart" };
-    format!("systemctl {how} plexus-{role}@{name}")
-}
-
 fn add_ports(
     interfaces: &[String],
     force: bool,
@@ -399,7 +381,7 @@ fn add_ports(
 }
 
 fn drain_node(name: &str, end: bool, place: &Place, config: Option<PathBuf>) -> Result<(), String> {
-    let config = config.map_or_else(|| port::controller_file(&place.dir), Ok)?;
+    let config = place.controller_file(config)?;
     let shown = config.display();
     let controller = match end {
         true => drain::end(&config, name)?,
@@ -415,15 +397,6 @@ fn drain_node(name: &str, end: bool, place: &Place, config: Option<PathBuf>) -> 
     Ok(())
 }
 
-/// The command that puts a changed file of controllers into effect. `controller`: whose file it is;
-/// `None`: it is a common file.
-fn put_into_effect(controller: Option<&str>, file: &Path) -> String {
-    match controller {
-        Some(name) => format!("systemctl reload plexus-controller@{name}"),
-        None => format!("plexus config common apply CONTROLLER {}", file.display()),
-    }
-}
-
 /// A hint for groups of several controllers, after a key was revoked in the file of one of them.
 fn tell_of_common_file(controller: Option<&str>) {
     if controller.is_some() {
@@ -432,7 +405,7 @@ fn tell_of_common_file(controller: Option<&str>) {
 }
 
 fn remove(name: &str, place: &Place, config: Option<PathBuf>) -> Result<(), String> {
-    let config = config.map_or_else(|| port::controller_file(&place.dir), Ok)?;
+    let config = place.controller_file(config)?;
     let controller = revoke(&place.dir, &config, name)?;
     say!("{} revokes the key of {name}. To put it into effect:", config.display());
     say!("  {}", put_into_effect(controller.as_deref(), &config));
@@ -443,43 +416,38 @@ fn remove(name: &str, place: &Place, config: Option<PathBuf>) -> Result<(), Stri
 
 impl Own {
     fn name(&self) -> Result<String, String> {
-        if let Some(name) = &self.name {
-            return Ok(name.clone());
-        }
-        let machine = rustix::system::uname();
-        let name = machine.nodename().to_string_lossy();
-        let name = name.split('.').next().unwrap_or_default().to_string();
-        plexus_config::name::check_name("node", &name)
-            .map_err(|e| format!("{}: give the node another one with --name", e.message))?;
-        Ok(name)
+        self.name.clone().map_or_else(machine_name, Ok)
     }
 
     /// The devices that were named, or picked from a list.
     fn devices(&self) -> Result<Vec<String>, String> {
         let all = candidates()?;
-        let named =
-            if self.interface.is_empty() { pick::ask(&all)? } else { self.interface.clone() };
+        let named = if self.interface.is_empty() { pick(&all)? } else { self.interface.clone() };
         choose(&all, &named, self.force)
     }
 }
 
+/// Shows the interfaces, and asks which of them become ports.
+fn pick(candidates: &[Candidate]) -> Result<Vec<String>, String> {
+    if candidates.is_empty() {
+        return Err("this box has no Ethernet interface".into());
+    }
+    let list = list(candidates);
+    if !io::stdin().is_terminal() {
+        return Err(format!("name the interfaces that become ports, with --interface:\n{list}"));
+    }
+    ask(&format!("{list}\nWhich become ports? Numbers or names, with spaces between: "));
+    let mut line = String::new();
+    io::stdin().lock().read_line(&mut line).map_err(|e| e.to_string())?;
+    read_names(candidates, &line)
+}
+
 /// Says how the daemons of this box are started.
-fn start_lines(folder: &Path, daemons: &[(&str, &str)]) {
+fn say_start(folder: &Path, daemons: &[(&str, &str)]) {
     say!("\nTo start this box:");
-    // sd_booted(3).
-    if folder != Path::new("/etc/plexus") || !Path::new("/run/systemd/system").exists() {
-        for (kind, name) in daemons {
-            let file = folder.join(format!("{name}.toml"));
-            say!("  plexus {kind} run --config {}", file.display());
-        }
-        return;
+    for command in start_daemons(folder, daemons) {
+        say!("  {command}");
     }
-    if user(|user| user.name == UNIT_USER).is_none() {
-        say!("  useradd --system --no-create-home {UNIT_USER}");
-        say!("  chown {UNIT_USER}: {}/*.identity", folder.display());
-    }
-    let units = daemons.iter().map(|(kind, name)| format!("plexus-{kind}@{name}"));
-    say!("  systemctl enable --now {}", units.collect::<Vec<_>>().join(" "));
 }
 
 fn minutes(time: Duration) -> String {
@@ -512,25 +480,4 @@ impl Operator for Terminal {
     fn hears(&mut self, what: &str) {
         eprintln!("{what}");
     }
-}
-
-fn parse_at(text: &str) -> Result<SocketAddr, String> {
-    let alone = text.trim_matches(['[', ']']).parse().map(|ip| SocketAddr::new(ip, invite::PORT));
-    let at: SocketAddr = text.parse().or(alone).map_err(|_| {
-        "write an address of this box, as in 192.0.2.1, 192.0.2.1:18773 or [2001:db8::1]:18773"
-            .to_string()
-    })?;
-    if at.ip().is_unspecified() || at.ip().is_multicast() {
-        return Err("write the address at which others reach this box".into());
-    }
-    Ok(at)
-}
-
-fn parse_expiry(text: &str) -> Result<Duration, String> {
-    let time = parse_duration(text).map_err(|e| format!("{}: {}", e.message, e.help))?;
-    let range = Duration::from_secs(1)..=Duration::from_secs(86_400);
-    if !range.contains(&time) {
-        return Err("write a time from 1s to 24h".into());
-    }
-    Ok(time)
 }

@@ -73,6 +73,19 @@ pub fn create(first: &First) -> Result<Vec<PathBuf>, String> {
     Ok(written)
 }
 
+/// The name of a node that is called as this machine is.
+///
+/// # Errors
+/// In words, when no node can be called so.
+pub fn machine_name() -> Result<String, String> {
+    let machine = rustix::system::uname();
+    let name = machine.nodename().to_string_lossy();
+    let name = name.split('.').next().unwrap_or_default().to_string();
+    check_name("node", &name)
+        .map_err(|e| format!("{}: give the node another one with --name", e.message))?;
+    Ok(name)
+}
+
 fn controller_text(name: &str, identity: &Path) -> String {
     let mut lines = Lines::default();
     lines.heading(

@@ -6,9 +6,13 @@ mod machine;
 mod port;
 
 use std::fmt;
+use std::path::Path;
 
 use plexus_config::{Backend, NodeFile, PortUse, Tunnel, VlanMode};
 use serde::Serialize;
+
+use crate::interface::{Candidate, candidates};
+use crate::port::node_file;
 
 pub use facts::{Facts, Gathered, Packet};
 
@@ -104,6 +108,49 @@ impl Planned {
             tunnel: None,
         }
     }
+}
+
+/// Looks at this box: at the ports of a node's file (that of the usual folder, unless one is named)
+/// and at these interfaces. Where there is neither, at all that could become ports.
+///
+/// # Errors
+/// In words, when the file is not right, or the kernel cannot be asked.
+pub fn look(config: Option<&Path>, interfaces: &[String]) -> Result<Vec<Finding>, String> {
+    let file = match config {
+        Some(file) => Some(file.to_path_buf()),
+        None => node_file(Path::new("/etc/plexus")).ok(),
+    };
+    let node = file.map(|file| NodeFile::read(&file).map_err(|e| e.to_string())).transpose()?;
+    let mut interfaces = interfaces.to_vec();
+    let mut in_use = Vec::new();
+    if node.is_none() && interfaces.is_empty() {
+        // One that is in use is hardly meant to be a port: no command that frees it.
+        let (used, free): (Vec<_>, Vec<_>) =
+            candidates()?.into_iter().partition(|c| !c.objections.is_empty());
+        interfaces = free.into_iter().map(|c| c.info.name).collect();
+        in_use = used.into_iter().map(left_alone).collect();
+    }
+    let facts = Facts::gather(node.as_ref())?;
+    Ok([examine(&facts, node.as_ref(), &interfaces), in_use].concat())
+}
+
+fn left_alone(candidate: Candidate) -> Finding {
+    let remarks = candidate.remarks();
+    let text = format!("left alone, unless it is named: {remarks}");
+    Finding { subject: candidate.info.name, level: Level::Ok, text, mend: None }
+}
+
+/// One line for each finding, and one for the command that mends it.
+pub fn table(found: &[Finding]) -> String {
+    let width = found.iter().map(|finding| finding.subject.len()).max().unwrap_or(0);
+    let mut text = String::new();
+    for Finding { subject, level, text: told, mend } in found {
+        text.push_str(&format!("{level:<7}  {subject:<width$}  {told}\n"));
+        if let Some(mend) = mend {
+            text.push_str(&format!("{:9}{:width$}    {mend}\n", "", ""));
+        }
+    }
+    text
 }
 
 /// Judges a box by its node's file and these interfaces.

@@ -4,6 +4,7 @@ use std::fs;
 use std::net::IpAddr;
 
 use plexus_io::netlink::{DeviceInfo, devices};
+use plexus_report::table;
 use serde::Serialize;
 
 /// A network device that could become a port.
@@ -80,6 +81,53 @@ pub fn choose(
         }
     }
     Ok(names.to_vec())
+}
+
+/// The devices as a table in which each has a number.
+pub fn list(candidates: &[Candidate]) -> String {
+    let head = ["", "INTERFACE", "DRIVER", "SPEED", "CABLE", "MAC", "REMARKS"];
+    let row = |(number, candidate): (usize, &Candidate)| {
+        let info = &candidate.info;
+        let speed = info.speed_mbit_per_s.filter(|_| info.has_carrier);
+        let cable = match (info.is_up, info.has_carrier) {
+            (_, true) => "yes",
+            (true, false) => "no",
+            // A device that is down does not know.
+            (false, false) => "(down)",
+        };
+        let force = if candidate.needs_force() { "IN USE: " } else { "" };
+        vec![
+            number.to_string(),
+            info.name.clone(),
+            info.driver.clone().unwrap_or_else(|| "-".into()),
+            speed.map_or_else(|| "-".into(), |speed| format!("{speed}Mbit")),
+            cable.into(),
+            info.mac.map(|mac| mac.to_string()).unwrap_or_default(),
+            format!("{force}{}", candidate.remarks()),
+        ]
+    };
+    let rows: Vec<Vec<String>> = (1..).zip(candidates).map(row).collect();
+    table(&head, &rows)
+}
+
+/// The devices that a line of text names, by their names or by their numbers in the [`list`].
+///
+/// # Errors
+/// In words, when it has another number, or no name.
+pub fn read_names(candidates: &[Candidate], line: &str) -> Result<Vec<String>, String> {
+    let name = |word: &str| match word.parse::<usize>() {
+        Ok(number) => match number.checked_sub(1).and_then(|at| candidates.get(at)) {
+            Some(candidate) => Ok(candidate.info.name.clone()),
+            None => Err(format!("there is no number {number} in the list")),
+        },
+        Err(_) => Ok(word.to_string()),
+    };
+    let words = line.split([' ', ',', '\t', '\n']).filter(|word| !word.is_empty());
+    let named: Vec<String> = words.map(name).collect::<Result<_, _>>()?;
+    match named.is_empty() {
+        true => Err("no interface was named".into()),
+        false => Ok(named),
+    }
 }
 
 /// An address of this box at which others reach it, and that no port takes away: the one that the
@@ -222,6 +270,20 @@ mod tests {
         assert!(told.contains("eth0, eth1, eth2, eth3"), "{told}");
         let told = choose(&all, &["eth3".into(), "eth3".into()], true).unwrap_err();
         assert!(told.contains("twice"), "{told}");
+    }
+
+    #[test]
+    fn devices_are_named_by_name_or_by_number() {
+        let all = ["eth0", "eth1"].map(|name| candidate(device(name, &[]), None));
+        let named = |line| read_names(&all, line);
+        assert_eq!(named("2, eth0\n").unwrap(), ["eth1", "eth0"]);
+        // Whether there is such a device is seen when it is chosen.
+        assert_eq!(named("eth9").unwrap(), ["eth9"]);
+        for (line, why) in [("3", "no number 3"), ("0", "no number 0"), (" \n", "no interface")] {
+            assert!(named(line).unwrap_err().contains(why), "{line}");
+        }
+        let list = list(&all);
+        assert!(list.contains("\n1  eth0") && list.contains("\n2  eth1"), "{list}");
     }
 
     #[test]

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 use std::time::{Duration, Instant};
 
+use plexus_config::units::parse_duration;
 use plexus_control::identity::{Authority, Role, short_key};
 use plexus_control::join::{Applicant, Invitation, JoinCode, JoinError};
 use plexus_control::session::Random;
@@ -19,7 +20,8 @@ use plexus_io::netlink::devices;
 use plexus_wire::{Time, hex};
 
 use crate::folder::authority;
-use crate::interface::is_link_local;
+use crate::interface::{is_link_local, reachable_address};
+use crate::port;
 use crate::stream::{is_open, receive, send};
 
 /// The TCP port on which a first box listens, unless its operator names another.
@@ -64,11 +66,13 @@ pub struct Inviter {
 }
 
 impl Inviter {
-    /// Begins to listen at an address of this box. Port 0: any that is free.
+    /// Begins to listen at an address of this box, or at one at which others reach it. Port 0: any
+    /// that is free.
     ///
     /// # Errors
     /// In words, when the folder has no authority, or it cannot listen there.
-    pub fn listen(folder: &Path, at: SocketAddr) -> Result<Inviter, String> {
+    pub fn listen(folder: &Path, at: Option<SocketAddr>) -> Result<Inviter, String> {
+        let at = at.map_or_else(|| usual_address(folder), Ok)?;
         let (key_file, authority) = authority(folder)?;
         // Without it, numbers and names of boxes that exist would be given out again.
         let ledger = path_of(&key_file);
@@ -115,6 +119,41 @@ impl Inviter {
         };
         Ok((code, open))
     }
+}
+
+/// An address at which others reach this box. A port of the node is none.
+fn usual_address(folder: &Path) -> Result<SocketAddr, String> {
+    let ports = port::node_file(folder).and_then(|file| port::devices(&file));
+    Ok(SocketAddr::new(reachable_address(&ports.unwrap_or_default())?, PORT))
+}
+
+/// Reads the address at which a first box listens, with or without a port.
+///
+/// # Errors
+/// In words.
+pub fn parse_address(text: &str) -> Result<SocketAddr, String> {
+    let alone = text.trim_matches(['[', ']']).parse().map(|ip| SocketAddr::new(ip, PORT));
+    let at: SocketAddr = text.parse().or(alone).map_err(|_| {
+        "write an address of this box, as in 192.0.2.1, 192.0.2.1:18773 or [2001:db8::1]:18773"
+            .to_string()
+    })?;
+    if at.ip().is_unspecified() || at.ip().is_multicast() {
+        return Err("write the address at which others reach this box".into());
+    }
+    Ok(at)
+}
+
+/// Reads how long a code is good.
+///
+/// # Errors
+/// In words.
+pub fn parse_expiry(text: &str) -> Result<Duration, String> {
+    let time = parse_duration(text).map_err(|e| format!("{}: {}", e.message, e.help))?;
+    let range = Duration::from_secs(1)..=Duration::from_secs(86_400);
+    if !range.contains(&time) {
+        return Err("write a time from 1s to 24h".into());
+    }
+    Ok(time)
 }
 
 /// An open invitation.
@@ -307,4 +346,22 @@ fn scoped(at: SocketAddr) -> Result<SocketAddr, String> {
     let device = devices.iter().find(|device| device.addresses.iter().any(has));
     let device = device.ok_or_else(|| format!("no interface of this box has {ip}"))?;
     Ok(SocketAddrV6::new(ip, at.port(), 0, device.index).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_may_lack_its_port_and_a_time_has_bounds() {
+        let address = |text| parse_address(text).map(|at| at.to_string());
+        assert_eq!(address("192.0.2.1").as_deref(), Ok("192.0.2.1:18773"));
+        assert_eq!(address("[2001:db8::1]").as_deref(), Ok("[2001:db8::1]:18773"));
+        assert_eq!(address("[2001:db8::1]:7").as_deref(), Ok("[2001:db8::1]:7"));
+        for bad in ["", "n1", "0.0.0.0", "[::]:7", "224.0.0.1"] {
+            assert!(address(bad).is_err(), "{bad}");
+        }
+        assert_eq!(parse_expiry("10min"), Ok(Duration::from_secs(600)));
+        assert!(parse_expiry("0s").is_err() && parse_expiry("25h").is_err());
+    }
 }

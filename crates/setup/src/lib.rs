@@ -8,12 +8,14 @@
 //! - [`create`]: the files of the first box. [`invite`] and [`join`]: the two ends of the exchange
 //!   that gives a new box its identity (`plexus_control::join`), over TCP.
 //! - [`port`]: one more port in a node's file. [`drain`]: has routes avoid a node.
+//! - [`commands`]: those that an operator types next.
 //! - [`edit`]: one key of a file that people write, and the difference of two texts. [`check`]:
 //!   which kind of file it is, and what is wrong with it. [`rollback`]: runs an earlier version.
 //! - [`revoke`]: takes a box out of the group. [`rotate`]: gives a box a new key.
 //! - [`doctor`]: reads facts and judges them; it changes nothing.
 
 pub mod check;
+pub mod commands;
 pub mod create;
 pub mod doctor;
 pub mod drain;
