@@ -1,9 +1,8 @@
-//! New files of keys and certificates.
+//! New files, none written over another.
 
-use std::io;
 use std::path::Path;
 
-use plexus_io::secret;
+use plexus_io::secret::{self, not_written};
 
 /// Writes a new file that only its owner can read.
 ///
@@ -20,14 +19,3 @@ pub(crate) fn write_private(file: &Path, text: &str) -> Result<(), String> {
 pub(crate) fn write_new(file: &Path, text: &str) -> Result<(), String> {
     secret::write_new(file, text).map_err(|e| not_written(file, &e))
 }
-
-fn not_written(file: &Path, error: &io::Error) -> String {
-    let help = match error.kind() {
-        io::ErrorKind::AlreadyExists => IN_THE_WAY,
-        _ => "",
-    };
-    format!("writing {}: {error}{help}", file.display())
-}
-
-/// Advice for a file that exists already.
-pub(crate) const IN_THE_WAY: &str = "; nothing is written over: move it away, or name another file";

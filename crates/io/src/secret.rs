@@ -52,6 +52,18 @@ pub fn write_new(path: &Path, text: &str) -> io::Result<()> {
     write(path, text, 0o666)
 }
 
+/// Advice for a new file whose name is taken.
+pub const IN_THE_WAY: &str = "; nothing is written over: move it away, or name another file";
+
+/// Why a new file was not written, in words, with advice if there is such a file already.
+pub fn not_written(file: &Path, error: &io::Error) -> String {
+    let help = match error.kind() {
+        io::ErrorKind::AlreadyExists => IN_THE_WAY,
+        _ => "",
+    };
+    format!("writing {}: {error}{help}", file.display())
+}
+
 fn write(path: &Path, text: &str, mode: u32) -> io::Result<()> {
     let mut file = File::options().write(true).create_new(true).mode(mode).open(path)?;
     let bytes = text.as_bytes();

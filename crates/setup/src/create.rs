@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use plexus_config::document::Lines;
 use plexus_config::name::check_name;
 use plexus_config::{ControllerFile, NodeFile};
-use plexus_control::identity::{Authority, Role};
-use plexus_daemon::identity::random;
+use plexus_control::identity::Role;
 use plexus_daemon::ledger::{self, Entry, Ledger};
 
 use crate::folder::{AUTHORITY, Folder};
+use crate::identity::{new_authority, new_identity};
 use crate::port::node_text;
 
 /// The device that a node makes for the controller on its box.
@@ -48,7 +48,7 @@ pub fn create(first: &First) -> Result<Vec<PathBuf>, String> {
     let all: Vec<String> = names.chain([AUTHORITY.to_string(), ledger.clone()]).collect();
     folder.check_free(all.iter().map(String::as_str))?;
 
-    let authority = Authority::new(random()?, &random()?);
+    let authority = new_authority()?;
     let key = folder.write_secret(AUTHORITY, &authority.to_toml())?;
     folder.made(folder.file(&ledger));
     let mut ledger = Ledger::open(&key, &authority)?;
@@ -56,8 +56,7 @@ pub fn create(first: &First) -> Result<Vec<PathBuf>, String> {
     for (number, name, role) in
         [(CONTROLLER, controller, Role::Controller), (NODE, node, Role::Node)]
     {
-        let issued = authority.issue_identity(number, name, role, &random()?);
-        let identity = issued.map_err(|e| e.to_string())?;
+        let identity = new_identity(&authority, number, name, role)?;
         ledger.enter(Entry::of(&identity))?;
         let file = identity_name(name);
         written.push(folder.write_identity(&file, &identity.to_toml())?);

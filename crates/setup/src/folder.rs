@@ -133,17 +133,25 @@ fn open_to_all(path: &Path, mode: u32) -> io::Result<()> {
 /// In words, when there is none.
 pub(crate) fn authority(folder: &Path) -> Result<(PathBuf, Authority), String> {
     let file = folder.join(AUTHORITY);
-    let shown = file.display().to_string();
     if !file.exists() {
         return Err(format!(
-            "there is no {shown}: run this on the box of `plexus group create`, or name the folder \
-             with --dir"
+            "there is no {}: run this on the box of `plexus group create`, or name the folder with \
+             --dir",
+            file.display()
         ));
     }
-    check_permissions(&file)?;
-    let text = read_text(&file).map_err(|e| e.to_string())?;
-    let authority = Authority::from_toml(&shown, &text).map_err(|e| e.to_string())?;
+    let authority = read_authority(&file)?;
     Ok((file, authority))
+}
+
+/// The authority in a file.
+///
+/// # Errors
+/// In words, when the file is none, or others can read it.
+pub(crate) fn read_authority(file: &Path) -> Result<Authority, String> {
+    check_permissions(file)?;
+    let text = read_text(file).map_err(|e| e.to_string())?;
+    Authority::from_toml(&file.display().to_string(), &text).map_err(|e| e.to_string())
 }
 
 /// A lock on a file that commands change: a file beside it, which only its owner can open, so that

@@ -7,12 +7,13 @@ use std::path::{Path, PathBuf};
 use plexus_config::NodeFile;
 use plexus_control::identity::{Identity, Role};
 use plexus_control::join::JoinCode;
-use plexus_daemon::identity::{load, random};
+use plexus_daemon::identity::load;
 use plexus_daemon::ledger::{Entry, Ledger};
 use plexus_wire::hex;
 
 use crate::create::{config_name, identity_name};
 use crate::folder::{authority, replace};
+use crate::identity::new_identity;
 use crate::join::ask;
 use crate::port::devices;
 use crate::revoke;
@@ -45,8 +46,7 @@ pub fn rotate_here(folder: &Path, entry: &Entry) -> Result<(PathBuf, String), St
         let file = file.display();
         return Err(format!("{file} is {}, and the ledger has {entry}", before.credential()));
     }
-    let issued = authority.issue_identity(entry.number, &entry.name, entry.role, &random()?);
-    let identity = issued.map_err(|e| e.to_string())?;
+    let identity = new_identity(&authority, entry.number, &entry.name, entry.role)?;
     Ledger::open(&key_file, &authority)?.enter(Entry::of(&identity))?;
     replace(&file, &identity.to_toml())?;
     Ok((file, hex(&identity.claims().static_public)))

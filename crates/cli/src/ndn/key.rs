@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use plexus_daemon::{certificate, identity};
 use plexus_io::clock::unix_ms;
-use plexus_io::secret::check_private;
+use plexus_io::secret::{IN_THE_WAY, check_private};
 use plexus_ndn_apps::certificate::{issue, objection, self_signed, text};
 use plexus_ndn_apps::key::{Algorithm, PrivateKey};
 use plexus_report::say;
@@ -16,7 +16,7 @@ use plexus_wire::ndn::{Data, NameBuf};
 
 use super::signing;
 use crate::exit::{Failure, Outcome};
-use crate::files::{IN_THE_WAY, write_new, write_private};
+use crate::files::{write_new, write_private};
 use crate::text::print;
 
 const DAY_S: u64 = 86_400;
