@@ -1,24 +1,18 @@
 //! `plexus gen`: sends test packets through a device until told to stop.
 
-mod live;
-
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use plexus_config::{Backend, units};
-use plexus_io::spec::Opened;
-use plexus_io::{Link, Pool};
-use plexus_report::{PacketProgress, json, si};
-use plexus_traffic::drive::{self, Told, now};
-use plexus_traffic::via::{self, Use, Via};
+use plexus_config::units;
+use plexus_report::{PacketProgress, json, packets};
+use plexus_traffic::live::{Event, send};
+use plexus_traffic::via::{self, Via};
 use plexus_traffic::{
-    Choice, Encapsulation, FCS, FlowSpec, Generator, GeneratorConfig, Pattern, Rate, Sent, Sizes,
-    parse_destinations,
+    Choice, Encapsulation, FlowSpec, GeneratorConfig, Pattern, Rate, Sizes, parse_destinations,
 };
-use plexus_wire::{MacAddr, Time};
-use serde::Serialize;
+use plexus_wire::MacAddr;
 
 use crate::exit::{Failure, Outcome};
 use crate::text::print;
@@ -118,20 +112,6 @@ pub(crate) fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
     Ok(stop)
 }
 
-/// A device as a port, and a pool for it; says which back-end `auto` has taken.
-pub(crate) fn open(
-    device: &str,
-    backend: Backend,
-    frame: usize,
-    what_for: Use,
-) -> Result<(Pool, Opened), Failure> {
-    let (pool, opened) = via::open(device, backend, frame, what_for).map_err(Failure::unusable)?;
-    if backend == Backend::Auto {
-        eprintln!("plexus: {device} by {}: {}", opened.backend, opened.how);
-    }
-    Ok((pool, opened))
-}
-
 impl Args {
     fn config(&self) -> Result<GeneratorConfig, Failure> {
         let destinations = match &self.destinations {
@@ -173,115 +153,26 @@ impl Args {
     }
 }
 
-/// What `gen --json` prints.
-#[derive(Serialize)]
-struct Report<'a> {
-    device: &'a str,
-    backend: &'a str,
-    seed: u64,
-    flows: u32,
-    size: String,
-    seconds: f64,
-    #[serde(flatten)]
-    sent: Sent,
-    rejected: u64,
-    packets_per_s: f64,
-    bits_per_s: f64,
-}
-
-impl<'a> Report<'a> {
-    fn new(
-        args: &'a Args,
-        config: &GeneratorConfig,
-        backend: &'a str,
-        sent: Sent,
-        rejected: u64,
-        elapsed: Duration,
-    ) -> Report<'a> {
-        let seconds = elapsed.as_secs_f64();
-        let rate = |n: u64| if seconds > 0.0 { n as f64 / seconds } else { 0.0 };
-        Report {
-            device: &args.device,
-            backend,
-            seed: args.seed,
-            flows: config.flows.count,
-            size: args.size.to_string(),
-            seconds,
-            sent,
-            rejected,
-            packets_per_s: rate(sent.packets),
-            bits_per_s: rate(sent.bytes * 8),
-        }
-    }
-}
-
 /// Runs `plexus gen`.
 pub(crate) fn run(args: &Args) -> Outcome {
     let config = args.config()?;
-    // Mistakes in the flows are reported before a device is touched.
-    Generator::new(&config, Time::ZERO).map_err(Failure::unusable)?;
     let stop = stop_flag()?;
-    let backend = match args.backend {
-        Via::Kernel => return live::run(args, &config, &stop),
-        Via::Port(backend) => backend,
+    let device = &args.device;
+    let mut progress = PacketProgress::new(Duration::from_secs(1));
+    let mut tell = |event| match event {
+        Event::Note(text) => eprintln!("plexus: {device} {text}"),
+        Event::Passed { at, packets, bytes } => progress.show(at, "sent", packets, bytes),
     };
-    let longest = args.size.max().max(1518);
-    let (mut pool, opened) = open(&args.device, backend, longest, Use::Send)?;
-    let (mut port, backend) = (opened.port, opened.backend.to_string());
-    let longest = port.capabilities().max_frame + FCS;
-    if args.size.max() > longest {
-        let size = args.size.max();
-        port.close(&mut pool);
-        return Err(Failure::unusable(format!(
-            "{} sends frames of {longest} bytes at most, {size} are asked for: raise its MTU or \
-             choose a smaller --size",
-            args.device
+    let sent = send(device, args.backend, &config, args.duration, &stop, &mut tell);
+    progress.end();
+    let sent = sent.map_err(Failure::unusable)?;
+    print(&if args.json { json(&sent)? } else { packets::sending(&sent) })?;
+    if sent.is_vanished {
+        return Err(Failure::No(format!(
+            "{device} counts none of them as sent: it must be up; of a virtual cable (veth), the \
+             far end needs an XDP program or GRO turned on (`ethtool -K DEVICE gro off; ethtool -K \
+             DEVICE gro on`); another device's driver must take redirected frames"
         )));
     }
-    let begin = now();
-    let mut generator = Generator::new(&config, begin).map_err(Failure::unusable)?;
-    let end = args.duration.map_or(Time::FOREVER, |d| begin + d);
-    let mut progress = PacketProgress::new(begin, Duration::from_secs(1));
-    let mut tell = |at, told| match told {
-        Told::Link(Link::Up) => eprintln!("plexus: {} is up", args.device),
-        Told::Link(_) => eprintln!("plexus: {} is down: waiting for it", args.device),
-        Told::Passed { packets, bytes } => progress.show(at, "sent", packets, bytes),
-    };
-    let last = drive::send(&mut generator, &mut pool, &mut *port, end, &stop, &mut tell);
-    progress.end();
-    generator.stop(&mut pool);
-    let stats = port.stats();
-    drive::flush(&mut pool, &mut *port);
-    port.close(&mut pool);
-    let sent = generator.sent();
-    let elapsed = last.since(begin);
-    let report = Report::new(args, &config, &backend, sent, stats.tx_rejected, elapsed);
-    print(&if args.json { json(&report)? } else { text(&report) })
-}
-
-/// The result for people.
-fn text(report: &Report<'_>) -> String {
-    let Report { sent, seconds, .. } = report;
-    let mut text = format!(
-        "sent       {} packets in {seconds:.3} s by {}\n\
-         rate       {}packets/s\n           {}bit/s of frames with FCS\n",
-        sent.packets,
-        report.backend,
-        si(report.packets_per_s),
-        si(report.bits_per_s)
-    );
-    if sent.late > 0 {
-        let ms = sent.lag_ns_max as f64 / 1e6;
-        text += &format!(
-            "behind     {} packets left over 100 us late, the latest {ms:.3} ms\n",
-            sent.late
-        );
-    }
-    if report.rejected > 0 {
-        text += &format!(
-            "rejected   {} packets that the device had no room for or cannot send\n",
-            report.rejected
-        );
-    }
-    text
+    Ok(())
 }

@@ -1,7 +1,8 @@
 //! Results of a run of a topology file's traffic, the same for real kernels and the simulator: the
 //! outcome of each flow ([`Outcome`]), the verdict ([`judge`]), the JSON and the table
 //! ([`RunReport`]), and the comparison of two runs ([`Comparison`]).
-//! Parts of all long runs are here too: [`Progress`], [`PacketProgress`] and [`Failure`].
+//! [`packets`] has the text for a generator or a meter alone. Parts of all long runs are here too:
+//! [`Progress`], [`PacketProgress`] and [`Failure`].
 
 mod compare;
 mod counts;
@@ -10,6 +11,7 @@ mod gaps;
 mod judge;
 mod named;
 mod outcome;
+pub mod packets;
 mod progress;
 mod report;
 pub mod spread;

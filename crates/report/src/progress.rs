@@ -69,22 +69,26 @@ impl Progress {
 /// own elsewhere.
 pub struct PacketProgress {
     terminal: bool,
-    /// When the next line is due, and how often.
-    next: Time,
     every: Duration,
+    /// When the next line is due; absent before the first count.
+    next: Option<Time>,
     last: (Time, u64, u64),
 }
 
 impl PacketProgress {
-    /// Lines every `every` from `now` on.
-    pub fn new(now: Time, every: Duration) -> PacketProgress {
+    /// Lines every `every` from the first count on.
+    pub fn new(every: Duration) -> PacketProgress {
         let terminal = std::io::stderr().is_terminal();
-        PacketProgress { terminal, next: now + every, every, last: (now, 0, 0) }
+        PacketProgress { terminal, every, next: None, last: (Time::ZERO, 0, 0) }
     }
 
     /// Prints a line if it is due, with the rates since the last one.
     pub fn show(&mut self, now: Time, what: &str, packets: u64, bytes: u64) {
-        if now < self.next {
+        let Some(next) = self.next else {
+            (self.next, self.last) = (Some(now + self.every), (now, packets, bytes));
+            return;
+        };
+        if now < next {
             return;
         }
         let seconds = now.since(self.last.0).as_secs_f64();
@@ -98,7 +102,7 @@ impl PacketProgress {
         }
         let _ = std::io::stderr().flush();
         self.last = (now, packets, bytes);
-        self.next = now + self.every;
+        self.next = Some(now + self.every);
     }
 
     /// Clears the line on a terminal.

@@ -2,8 +2,8 @@
 //!
 //! A generator sends frames that each carry a [`Probe`]: flow, sequence number, time of
 //! transmission. A meter finds it again and keeps [`FlowStats`]: loss, latency, reordering,
-//! duplicates, throughput. Neither reads a clock or depends on the port's back-end; [`drive`] and
-//! [`via`] run them on a machine's devices.
+//! duplicates, throughput. Neither reads a clock or depends on the port's back-end; [`drive`],
+//! [`via`] and [`live`] run them on a machine's devices.
 //!
 //! For recorded traffic, [`ReuseProfile`] computes the size that a table of destinations needs.
 //! [`FlowSizes`] has the published distributions of flow sizes.
@@ -17,6 +17,7 @@ mod flow_sizes;
 mod flows;
 mod generator;
 mod latencies;
+pub mod live;
 mod locality;
 mod meter;
 mod ndr;

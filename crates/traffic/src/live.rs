@@ -1,0 +1,322 @@
+//! A generator or a meter on a device of this machine, from its opening to its end, through a port
+//! or by a program in the kernel ([`Via`]). `plexus gen` and `plexus meter` call it.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use plexus_config::Backend;
+use plexus_io::spec::Opened;
+use plexus_io::{Link, Pool};
+use plexus_wire::Time;
+use serde::Serialize;
+
+use crate::drive::{self, Told, Until, Watch, now};
+use crate::generator::{Generator, GeneratorConfig, Sent};
+use crate::meter::{Arrived, Meter, MeterConfig};
+use crate::sizes::FCS;
+use crate::stats::Summary;
+use crate::via::{self, Use, Via};
+use crate::xdp::{XdpGenerator, XdpMeter};
+
+/// How many flows are listed of those that a meter has seen.
+const LISTED: usize = 1_000;
+/// How often the counters of a program in the kernel are looked at.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// News for a person meanwhile.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// Something about the device, in words that follow its name.
+    Note(String),
+    /// So many packets and bytes have passed; from the beginning on, every 100 ms or more often.
+    Passed {
+        /// Now.
+        at: Time,
+        /// Packets.
+        packets: u64,
+        /// Bytes with the FCS of each.
+        bytes: u64,
+    },
+}
+
+/// The result of a generator.
+#[derive(Clone, Debug, Serialize)]
+pub struct Sending {
+    /// The device.
+    pub device: String,
+    /// The back-end in use.
+    pub backend: String,
+    /// The seed of everything random.
+    pub seed: u64,
+    /// How many flows.
+    pub flows: u32,
+    /// Frame sizes, as they are written.
+    pub size: String,
+    /// How long it sent.
+    pub seconds: f64,
+    /// Its counters.
+    #[serde(flatten)]
+    pub sent: Sent,
+    /// Packets that the device had no room for, or cannot send.
+    pub rejected: u64,
+    /// Packets a second.
+    pub packets_per_s: f64,
+    /// Bits a second of frames with their FCS.
+    pub bits_per_s: f64,
+    /// The device counts none of the packets that a program in the kernel gave it.
+    #[serde(skip)]
+    pub is_vanished: bool,
+}
+
+impl Sending {
+    fn new(
+        device: &str,
+        backend: &str,
+        config: &GeneratorConfig,
+        (sent, rejected): (Sent, u64),
+        elapsed: Duration,
+    ) -> Sending {
+        let seconds = elapsed.as_secs_f64();
+        let rate = |n: u64| if seconds > 0.0 { n as f64 / seconds } else { 0.0 };
+        Sending {
+            device: device.into(),
+            backend: backend.into(),
+            seed: config.seed,
+            flows: config.flows.count,
+            size: config.sizes.to_string(),
+            seconds,
+            sent,
+            rejected,
+            packets_per_s: rate(sent.packets),
+            bits_per_s: rate(sent.bytes * 8),
+            is_vanished: false,
+        }
+    }
+}
+
+/// The result of a meter.
+#[derive(Clone, Debug, Serialize)]
+pub struct Metering {
+    /// The device.
+    pub device: String,
+    /// The back-end in use.
+    pub backend: String,
+    /// How long it received.
+    pub seconds: f64,
+    /// Everything that arrived.
+    pub arrived: Arrived,
+    /// Packets that the kernel or the port dropped before the meter saw them. The meter, and not
+    /// the network, lost them.
+    pub overflow: u64,
+    /// The sum over all flows.
+    pub total: Summary,
+    /// How many flows.
+    pub flow_count: usize,
+    /// The first thousand.
+    pub flows: Vec<MeteredFlow>,
+}
+
+/// A flow that a meter has received.
+#[derive(Clone, Debug, Serialize)]
+pub struct MeteredFlow {
+    /// Its number.
+    pub flow: u32,
+    /// Its statistics.
+    #[serde(flatten)]
+    pub summary: Summary,
+}
+
+/// Sends test packets until the end, the count or the flag.
+///
+/// # Errors
+/// In words, when there is a mistake in the flows, or the device cannot send these packets.
+pub fn send(
+    device: &str,
+    via: Via,
+    config: &GeneratorConfig,
+    duration: Option<Duration>,
+    stop: &AtomicBool,
+    tell: &mut dyn FnMut(Event),
+) -> Result<Sending, String> {
+    // Mistakes in the flows are reported before a device is touched.
+    Generator::new(config, Time::ZERO).map_err(|e| e.to_string())?;
+    match via {
+        Via::Port(backend) => send_by_port(device, backend, config, duration, stop, tell),
+        Via::Kernel => send_by_kernel(device, config, duration, stop, tell),
+    }
+}
+
+fn send_by_port(
+    device: &str,
+    backend: Backend,
+    config: &GeneratorConfig,
+    duration: Option<Duration>,
+    stop: &AtomicBool,
+    tell: &mut dyn FnMut(Event),
+) -> Result<Sending, String> {
+    let size = config.sizes.max();
+    let (mut pool, opened) = open(device, backend, size.max(1518), Use::Send, tell)?;
+    let (mut port, backend) = (opened.port, opened.backend.to_string());
+    let longest = port.capabilities().max_frame + FCS;
+    if size > longest {
+        port.close(&mut pool);
+        return Err(format!(
+            "{device} sends frames of {longest} bytes at most, {size} are asked for: raise its MTU \
+             or choose a smaller --size"
+        ));
+    }
+    let begin = now();
+    let mut generator = Generator::new(config, begin).map_err(|e| e.to_string())?;
+    let end = duration.map_or(Time::FOREVER, |d| begin + d);
+    tell(Event::Passed { at: begin, packets: 0, bytes: 0 });
+    let mut pass_on = |at, told| match told {
+        Told::Link(Link::Up) => tell(Event::Note("is up".into())),
+        Told::Link(_) => tell(Event::Note("is down: waiting for it".into())),
+        Told::Passed { packets, bytes } => tell(Event::Passed { at, packets, bytes }),
+    };
+    let last = drive::send(&mut generator, &mut pool, &mut *port, end, stop, &mut pass_on);
+    generator.stop(&mut pool);
+    let rejected = port.stats().tx_rejected;
+    drive::flush(&mut pool, &mut *port);
+    port.close(&mut pool);
+    let counted = (generator.sent(), rejected);
+    Ok(Sending::new(device, &backend, config, counted, last.since(begin)))
+}
+
+/// The kernel sends by itself, and we watch.
+fn send_by_kernel(
+    device: &str,
+    config: &GeneratorConfig,
+    duration: Option<Duration>,
+    stop: &AtomicBool,
+    tell: &mut dyn FnMut(Event),
+) -> Result<Sending, String> {
+    let generator = XdpGenerator::open(config, device, duration);
+    let mut generator = generator.map_err(|e| e.to_string())?;
+    tell(Event::Passed { at: now(), packets: 0, bytes: 0 });
+    let result = generator.run(|sent| {
+        tell(Event::Passed { at: now(), packets: sent.packets, bytes: sent.bytes });
+        stop.load(Ordering::Relaxed)
+    });
+    let result = result.map_err(|e| e.to_string())?;
+    let sent = result.sent;
+    let is_vanished = sent.packets > 0 && result.carried == 0 && result.dropped == 0;
+    let rejected = if is_vanished { sent.packets } else { result.dropped };
+    let sending = Sending::new(device, "xdp_live", config, (sent, rejected), result.elapsed);
+    Ok(Sending { is_vanished, ..sending })
+}
+
+/// Receives test packets in frames of at most `frame` bytes, until the meter is to stop, or the
+/// flag is set.
+///
+/// # Errors
+/// In words, when the device cannot be opened or read.
+pub fn receive(
+    device: &str,
+    via: Via,
+    config: MeterConfig,
+    frame: usize,
+    until: Until,
+    stop: &AtomicBool,
+    tell: &mut dyn FnMut(Event),
+) -> Result<Metering, String> {
+    match via {
+        Via::Port(backend) => {
+            let (mut pool, opened) = open(device, backend, frame, Use::Receive, tell)?;
+            Ok(receive_by_port(device, &mut pool, opened, config, until, stop, tell))
+        }
+        Via::Kernel => receive_by_kernel(device, &config, until, stop, tell),
+    }
+}
+
+fn receive_by_port(
+    device: &str,
+    pool: &mut Pool,
+    opened: Opened,
+    config: MeterConfig,
+    until: Until,
+    stop: &AtomicBool,
+    tell: &mut dyn FnMut(Event),
+) -> Metering {
+    let Opened { mut port, backend, .. } = opened;
+    let mut meter = Meter::new(config);
+    let begin = now();
+    tell(Event::Passed { at: begin, packets: 0, bytes: 0 });
+    let until = Until { is_file: backend == Backend::Pcap, ..until };
+    let mut pass_on = |at, told| {
+        if let Told::Passed { packets, bytes } = told {
+            tell(Event::Passed { at, packets, bytes });
+        }
+    };
+    drive::receive(&mut meter, pool, &mut *port, until, stop, &mut pass_on);
+    let seconds = now().since(begin).as_secs_f64();
+    let overflow = port.stats().rx_overflow;
+    port.close(pool);
+    let flows = meter.flows().take(LISTED);
+    Metering {
+        device: device.into(),
+        backend: backend.to_string(),
+        seconds,
+        arrived: meter.arrived(),
+        overflow,
+        total: meter.total(),
+        flow_count: meter.flows().count(),
+        flows: flows.map(|(flow, s)| MeteredFlow { flow, summary: s.summary() }).collect(),
+    }
+}
+
+/// A program on the device counts, and we read its counters.
+fn receive_by_kernel(
+    device: &str,
+    config: &MeterConfig,
+    until: Until,
+    stop: &AtomicBool,
+    tell: &mut dyn FnMut(Event),
+) -> Result<Metering, String> {
+    let mut meter = XdpMeter::open(device, config).map_err(|e| e.to_string())?;
+    if !meter.is_native() {
+        tell(Event::Note("by generic XDP: slower than in the driver".into()));
+    }
+    let gone = |e| format!("{device}: reading its counters: {e}");
+    let overflow = meter.overflow().map_err(gone)?;
+    let begin = now();
+    let mut watch = Watch::new(until, begin);
+    tell(Event::Passed { at: begin, packets: 0, bytes: 0 });
+    while !stop.load(Ordering::Relaxed) {
+        let (arrived, at) = (meter.arrived(), now());
+        if watch.is_over(at, arrived) {
+            break;
+        }
+        tell(Event::Passed { at, packets: arrived.probes, bytes: arrived.bytes });
+        std::thread::sleep(LOOK);
+    }
+    meter.stop();
+    let seconds = now().since(begin).as_secs_f64();
+    let overflow = meter.overflow().map_err(gone)?.wrapping_sub(overflow);
+    let flows = meter.flows().take(LISTED);
+    Ok(Metering {
+        device: device.into(),
+        backend: "xdp".into(),
+        seconds,
+        arrived: meter.arrived(),
+        overflow,
+        total: meter.total(),
+        flow_count: meter.flows().count(),
+        flows: flows.map(|(flow, s)| MeteredFlow { flow, summary: s.summary() }).collect(),
+    })
+}
+
+/// A device as a port, and a pool for it; tells which back-end `auto` has taken.
+fn open(
+    device: &str,
+    backend: Backend,
+    frame: usize,
+    what_for: Use,
+    tell: &mut dyn FnMut(Event),
+) -> Result<(Pool, Opened), String> {
+    let (pool, opened) = via::open(device, backend, frame, what_for)?;
+    if backend == Backend::Auto {
+        tell(Event::Note(format!("by {}: {}", opened.backend, opened.how)));
+    }
+    Ok((pool, opened))
+}
