@@ -82,12 +82,6 @@ fn tell(as_json: bool, counters: &impl Serialize, line: impl FnOnce() -> String)
     }
 }
 
-/// A line for each count that is not zero.
-fn counts(indent: &str, counts: &[(u64, &str)]) -> String {
-    let counts = counts.iter().filter(|(count, _)| *count > 0);
-    counts.map(|(count, what)| format!("{indent}{count} {what}\n")).collect()
-}
-
 /// No forwarder is like no device: it could not run.
 fn unusable(error: EndpointError) -> Failure {
     Failure::unusable(error)

@@ -1,5 +1,8 @@
 //! Issues certificates (packet format, "Certificate"), with names and validity periods as in
-//! `ndnsec`.
+//! `ndnsec`, and says what is in one.
+
+mod description;
+mod files;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -9,6 +12,8 @@ use plexus_wire::ndn::signature::{KeyLocator, SignatureInfo, Signer, Validity};
 use plexus_wire::ndn::{Data, Name, NameBuf, PACKET_LEN_MAX, types};
 
 use crate::key::{CommandKey, PrivateKey, push_lines};
+pub use description::Description;
+pub use files::{make, write};
 
 /// FreshnessPeriod (ndn-cxx, `getDefaultCertificateFreshnessPeriod`).
 const FRESHNESS_MS: u64 = 3_600_000;

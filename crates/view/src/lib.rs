@@ -1,6 +1,6 @@
 //! Daemons' answers as a person reads them. Everything here is a function from an answer of the
 //! [control socket](plexus_api) to text or to facts for JSON, except [`Watch`], which asks several
-//! daemons itself.
+//! daemons itself, and [`ndn`], which has the text for applications of named data.
 //!
 //! - [`answer`] and [`route`]: what `plexus show` prints
 //! - [`config`]: the versions of a file, for `plexus config`
@@ -14,6 +14,7 @@ mod fabric;
 mod follow;
 mod journey;
 mod named;
+pub mod ndn;
 mod node;
 mod packet;
 mod router;

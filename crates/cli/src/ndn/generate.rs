@@ -3,15 +3,15 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use plexus_ndn_apps::consume::{Config, Consumer, Counts, Names, Pace, Share};
-use plexus_ndn_apps::side_by_side::measure;
+use plexus_ndn_apps::consume::{Config, Names, Pace, Share};
+use plexus_ndn_apps::side_by_side::{Measured, measure, split};
 use plexus_ndn_web::list::read_list;
-use plexus_report::{json, si};
+use plexus_report::json;
+use plexus_view::ndn::measured;
 use plexus_wire::ndn::NameBuf;
-use serde::Serialize;
 
 use super::transport::Transport;
-use super::{counts, unusable};
+use super::unusable;
 use crate::exit::{Failure, Outcome};
 use crate::generate::{parse_duration, stop_flag};
 use crate::text::print;
@@ -77,102 +77,6 @@ pub(crate) struct Args {
     transport: Transport,
 }
 
-/// What `gen --json` prints.
-#[derive(Serialize)]
-struct Report {
-    prefix: String,
-    consumers: usize,
-    seed: u64,
-    seconds: f64,
-    interests: u64,
-    satisfied: u64,
-    nacked: Nacked,
-    timed_out: u64,
-    damaged: u64,
-    marked: u64,
-    merged: u64,
-    late: u64,
-    bytes: u64,
-    data_per_s: f64,
-    goodput_bits_per_s: f64,
-    latency_us_p50: f64,
-    latency_us_p99: f64,
-    latency_us_mean: f64,
-    latency_us_max: f64,
-}
-
-#[derive(Serialize)]
-struct Nacked {
-    congestion: u64,
-    duplicate: u64,
-    no_route: u64,
-    other: u64,
-}
-
-impl Report {
-    fn new(args: &Args, counts: &Counts, counted: Duration) -> Report {
-        let seconds = counted.as_secs_f64();
-        let rate = |n: u64| if seconds > 0.0 { n as f64 / seconds } else { 0.0 };
-        let [congestion, duplicate, no_route, other] = counts.nacked;
-        let latency = &counts.latency_ns;
-        let quantile = |q| latency.value_at_quantile(q) as f64 / 1e3;
-        Report {
-            prefix: args.prefix.to_string(),
-            consumers: args.consumers,
-            seed: args.seed,
-            seconds,
-            interests: counts.interests,
-            satisfied: counts.satisfied,
-            nacked: Nacked { congestion, duplicate, no_route, other },
-            timed_out: counts.timed_out,
-            damaged: counts.damaged,
-            marked: counts.marked,
-            merged: counts.merged,
-            late: counts.late,
-            bytes: counts.bytes,
-            data_per_s: rate(counts.satisfied),
-            goodput_bits_per_s: rate(counts.bytes * 8),
-            latency_us_p50: quantile(0.5),
-            latency_us_p99: quantile(0.99),
-            latency_us_mean: latency.mean() / 1e3,
-            latency_us_max: latency.max() as f64 / 1e3,
-        }
-    }
-
-    fn text(&self) -> String {
-        let mut text = format!(
-            "asked      {} Interests in {:.3} s\n\
-             answered   {}\n\
-             rate       {}Data/s\n           {}bit/s of content\n",
-            self.interests,
-            self.seconds,
-            self.satisfied,
-            si(self.data_per_s),
-            si(self.goodput_bits_per_s)
-        );
-        if self.satisfied > 0 {
-            text += &format!(
-                "latency    {:.1} us median, p99 {:.1}, max {:.1}\n",
-                self.latency_us_p50, self.latency_us_p99, self.latency_us_max
-            );
-        }
-        text + &counts(
-            "           ",
-            &[
-                (self.timed_out, "got no answer in time"),
-                (self.nacked.no_route, "came back: no route"),
-                (self.nacked.congestion, "came back: congestion"),
-                (self.nacked.duplicate, "came back: duplicate"),
-                (self.nacked.other, "came back without a reason"),
-                (self.damaged, "answers with a wrong digest"),
-                (self.marked, "answers with a mark of congestion"),
-                (self.merged, "draws of a name that was on its way, drawn again"),
-                (self.late, "left later than their rate says"),
-            ],
-        )
-    }
-}
-
 /// Runs `plexus ndn gen`.
 pub(crate) fn run(args: &Args) -> Outcome {
     let uri = args.transport.uri()?;
@@ -190,29 +94,22 @@ pub(crate) fn run(args: &Args) -> Outcome {
         None => args.duration.or(Some(Duration::from_secs(10))),
     };
     let stop = stop_flag()?;
-    let mut consumers = Vec::new();
-    for nth in 0..args.consumers {
-        let pace = match args.rate {
-            Some(rate) => Pace::Rate(rate / args.consumers as f64),
-            None => Pace::Window(args.window),
-        };
-        let config = Config {
-            prefix: args.prefix.clone(),
-            names: names.clone(),
-            share: Share { nth, of: args.consumers },
-            pace,
-            lifetime: args.lifetime,
-            warm_up: args.warm_up,
-            count: None,
-            duration,
-            seed: args.seed.wrapping_add(nth as u64),
-            verify: args.verify,
-        };
-        consumers.push(Consumer::new(config).map_err(Failure::unusable)?);
-    }
+    let config = Config {
+        prefix: args.prefix.clone(),
+        names,
+        share: Share { nth: 0, of: 1 },
+        pace: args.rate.map_or(Pace::Window(args.window), Pace::Rate),
+        lifetime: args.lifetime,
+        warm_up: args.warm_up,
+        count: None,
+        duration,
+        seed: args.seed,
+        verify: args.verify,
+    };
+    let consumers = split(&config, args.consumers).map_err(Failure::unusable)?;
     let (counts, counted) = measure(&uri, consumers, &stop).map_err(unusable)?;
-    let report = Report::new(args, &counts, counted);
-    print(&if args.json { json(&report)? } else { report.text() })?;
+    let report = Measured::new(&args.prefix, args.consumers, args.seed, &counts, counted);
+    print(&if args.json { json(&report)? } else { measured(&report) })?;
     if counts.satisfied == 0 {
         return Err(Failure::No(format!("nothing below {} was answered", args.prefix)));
     }

@@ -1,22 +1,20 @@
 //! `plexus ndn key`: keys and certificates (packet format, "Certificate").
 
-mod show;
-
-use std::fs;
 use std::path::{Path, PathBuf};
 
-use plexus_daemon::{certificate, identity};
+use plexus_daemon::certificate;
 use plexus_io::clock::unix_ms;
-use plexus_io::secret::{IN_THE_WAY, check_private};
-use plexus_ndn_apps::certificate::{issue, objection, self_signed, text};
-use plexus_ndn_apps::key::{Algorithm, PrivateKey};
+use plexus_io::secret::check_private;
+use plexus_ndn_apps::certificate::{Description, issue, make, objection, write};
+use plexus_ndn_apps::key::Algorithm;
 use plexus_report::say;
+use plexus_view::ndn::certificate as shown;
+use plexus_wire::ndn::NameBuf;
 use plexus_wire::ndn::signature::{Validity, seconds};
-use plexus_wire::ndn::{Data, NameBuf};
+use serde_json::json;
 
 use super::signing;
 use crate::exit::{Failure, Outcome};
-use crate::files::{write_new, write_private};
 use crate::text::print;
 
 const DAY_S: u64 = 86_400;
@@ -125,7 +123,12 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let now_ms = unix_ms();
     match &args.command {
         Command::Make { name, out, kind, period } => {
-            make(name, out, *kind, period.validity(now_ms, OWN_DAYS), now_ms)
+            let algorithm = match kind {
+                Kind::P256 => Algorithm::P256,
+                Kind::Ed25519 => Algorithm::Ed25519,
+            };
+            let validity = period.validity(now_ms, OWN_DAYS);
+            say_name(make(name.as_name(), out, algorithm, validity, now_ms))
         }
         Command::Sign { request, key, certificate, out, issuer, period } => {
             check_private(key).map_err(|why| told(key, why))?;
@@ -138,14 +141,21 @@ pub(crate) fn run(args: &Args) -> Outcome {
             if let Some(why) = objection(&issued, &by) {
                 eprintln!("forwarders that trust you will not trust it: {why}");
             }
-            write(out, &issued)
+            say_name(write(out, &issued))
         }
         Command::Show { file, json } => {
             let read = certificate::read(file);
             let packet = read.map_err(|why| told(file, why))?;
-            print(&show::shown(&packet, now_ms, *json).map_err(|why| told(file, why))?)
+            let found = Description::of(&packet, now_ms).map_err(|why| told(file, why))?;
+            print(&if *json { format!("{}\n", json!(found)) } else { shown(&found) })
         }
     }
+}
+
+/// Says the name of a certificate that was written.
+fn say_name(written: Result<NameBuf, String>) -> Outcome {
+    say!("{}", written.map_err(Failure::unusable)?);
+    Ok(())
 }
 
 fn told(file: &Path, why: impl std::fmt::Display) -> Failure {
@@ -157,39 +167,6 @@ impl Period {
         let from = self.from.unwrap_or(now_ms / 1000);
         Validity::between(from, from + u64::from(self.days.unwrap_or(usual_days)) * DAY_S)
     }
-}
-
-fn make(name: &NameBuf, out: &Path, kind: Kind, validity: Validity, now_ms: u64) -> Outcome {
-    let [key_file, certificate_file] = [".key", ".ndncert"].map(|end| {
-        let mut file = out.as_os_str().to_owned();
-        file.push(end);
-        PathBuf::from(file)
-    });
-    // Said before a key is written that nothing certifies.
-    if certificate_file.exists() {
-        return Err(told(&certificate_file, format!("there is such a file{IN_THE_WAY}")));
-    }
-    let algorithm = match kind {
-        Kind::P256 => Algorithm::P256,
-        Kind::Ed25519 => Algorithm::Ed25519,
-    };
-    let made = PrivateKey::generate(algorithm);
-    let (key, text) = made.ok_or_else(|| Failure::unusable("the system has no randomness"))?;
-    // As ndnsec's: a second key of the same name gets another one.
-    let key_id = identity::random().map_err(Failure::unusable)?;
-    let packet = self_signed(&key, name.as_name(), key_id, validity, now_ms);
-    let packet = packet.map_err(Failure::unusable)?;
-    write_private(&key_file, &text).map_err(Failure::unusable)?;
-    // A key without a certificate is of no use, and would stand in the way of the next try.
-    write(&certificate_file, &packet).inspect_err(|_| drop(fs::remove_file(&key_file)))
-}
-
-/// Writes a certificate to a new file, in Base64, and prints its name.
-fn write(file: &Path, packet: &[u8]) -> Outcome {
-    let data = Data::new_checked(packet).map_err(Failure::unusable)?;
-    write_new(file, &text(packet)).map_err(Failure::unusable)?;
-    say!("{}", data.name());
-    Ok(())
 }
 
 /// A day or a second of one, in UTC, as seconds since 1970.
