@@ -19,6 +19,7 @@ pub mod freshness;
 pub mod list;
 pub mod names;
 pub mod proxy;
+pub mod publish;
 pub mod range;
 pub mod server;
 mod unnamed;

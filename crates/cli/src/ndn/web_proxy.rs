@@ -1,20 +1,13 @@
 //! `plexus ndn web-proxy`: browsers' requests, answered from named data.
 
 use std::net::{SocketAddr, TcpListener};
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use plexus_ndn_apps::segments::Settings;
-use plexus_ndn_apps::window::Algorithm;
 use plexus_ndn_web::names::normal_host;
-use plexus_ndn_web::proxy::Proxy;
-use plexus_ndn_web::{desk, server};
+use plexus_ndn_web::server::{Config, serve};
 use plexus_wire::ndn::NameBuf;
-use tokio::sync::Semaphore;
 
 use super::transport::Transport;
-use super::unusable;
 use crate::exit::{Failure, Outcome};
 use crate::generate::{parse_duration, stop_flag};
 
@@ -65,29 +58,15 @@ pub(crate) fn run(args: &Args) -> Outcome {
         .map_err(|e| Failure::Unusable(format!("cannot listen at {}: {e}", args.listen)))?;
     let at = listener.local_addr().map_err(Failure::unusable)?;
     let stop = stop_flag()?;
-    let settings = Settings {
-        algorithm: Algorithm::Cubic,
-        window_max: args.window_max.max(1),
-        ahead_max: args.window_max.max(1),
-        ..Settings::default()
-    };
-    // Why it came to nothing is known to the thread that tried.
-    let failed = Arc::new(Mutex::new(None));
-    let (kept, flag) = (failed.clone(), stop.clone());
-    let ended = move |error| {
-        *kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
-        flag.store(true, Ordering::Relaxed);
+    let config = Config {
+        uri,
+        prefix: args.prefix.clone(),
+        site,
+        connections: args.connections,
+        requests: args.requests,
+        window_max: args.window_max,
+        patience: args.timeout,
     };
     let ready = move || eprintln!("answering at http://{at}/");
-    let desk = desk::open(uri, settings, args.timeout, stop.clone(), ready, ended)
-        .map_err(Failure::unusable)?;
-    let places = Arc::new(Semaphore::new(args.requests.clamp(1, Semaphore::MAX_PERMITS)));
-    let prefix = args.prefix.clone();
-    let proxy = Proxy { prefix, site, desk, places, patience: args.timeout };
-    let connections = args.connections.clamp(1, Semaphore::MAX_PERMITS);
-    server::run(listener, proxy, connections, &stop).map_err(Failure::unusable)?;
-    match failed.lock().unwrap_or_else(PoisonError::into_inner).take() {
-        Some(error) => Err(unusable(error)),
-        None => Ok(()),
-    }
+    serve(listener, config, &stop, ready).map_err(Failure::unusable)
 }

@@ -1,30 +1,18 @@
 //! `plexus ndn web-publish`: a folder or a site by its URLs.
 
-use std::path::{Path, PathBuf};
-use std::sync::PoisonError;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use plexus_config::units::parse_size;
-use plexus_io::wake::Waker;
-use plexus_ndn_apps::endpoint::publish;
-use plexus_ndn_apps::files::{Files, Tree};
 use plexus_ndn_apps::object::SEGMENT_SIZE;
-use plexus_ndn_apps::publisher::{Counters, Library, Publisher};
-use plexus_ndn_web::folder::Folder;
-use plexus_ndn_web::names::normal_host;
-use plexus_ndn_web::upstream::{self, Config, Origin, Tls};
+use plexus_ndn_web::publish::{Options, Place, Source};
 use plexus_wire::ndn::NameBuf;
-use plexus_wire::ndn::face_uri::FaceUri;
 
 use super::signing::Key;
 use super::transport::Transport;
-use super::{parse_segment_size, tell, unusable};
+use super::{parse_segment_size, tell};
 use crate::exit::{Failure, Outcome};
 use crate::generate::{parse_duration, stop_flag};
-
-/// A site that says nothing for so long is given up.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Publish a folder, or a web site that is asked when it is needed, so that `plexus ndn web-proxy`
 /// can show it to browsers. http://HOST/a/b?c is PREFIX/HOST/a/b/?c.
@@ -94,111 +82,23 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Outcome {
     let uri = args.transport.uri()?;
     let stop = stop_flag()?;
-    let counters = match args.source.split_once("://") {
-        Some(("http", rest)) => site(args, &uri, false, rest, &stop)?,
-        Some(("https", rest)) => site(args, &uri, true, rest, &stop)?,
-        Some((scheme, _)) => {
-            let why = "a site is asked by http or https";
-            return Err(Failure::Unusable(format!("{scheme}: {why}")));
-        }
-        None => folder(args, &uri, &stop)?,
+    let options = Options {
+        host: args.host.as_deref(),
+        authorities: args.ca.as_deref(),
+        freshness: args.freshness,
+        segment_size: args.segment_size,
+        bytes_max: args.keep,
+        body_max: args.longest,
     };
+    let source = Source::open(&args.source, &options).map_err(Failure::unusable)?;
+    let key = args.key.read()?;
+    let memory = usize::try_from(args.memory).unwrap_or(usize::MAX);
+    let place = Place { uri: &uri, prefix: args.prefix.clone(), key: key.as_ref(), memory };
+    let counters = source.publish(&place, &stop).map_err(Failure::unusable)?;
     tell(args.json, &counters, || {
         format!(
             "{} Interests, {} segments and {} metadata sent",
             counters.interests, counters.segments, counters.metadata
         )
     })
-}
-
-fn host(args: &Args, otherwise: &str) -> Result<String, Failure> {
-    let host = args.host.as_deref().unwrap_or(otherwise);
-    normal_host(host).map_err(|why| Failure::Unusable(format!("'{host}': {why}")))
-}
-
-fn folder(args: &Args, uri: &FaceUri, stop: &AtomicBool) -> Result<Counters, Failure> {
-    let tree = Tree::open(Path::new(&args.source))
-        .map_err(|e| Failure::Unusable(format!("{}: {e}", args.source)))?;
-    let host = host(args, "localhost")?;
-    let Args { segment_size, freshness, .. } = *args;
-    let folder = Folder { tree, host: host.clone(), segment_size, freshness };
-    serve(args, uri, Files::new(folder), &host, stop, |_| {})
-}
-
-fn site(
-    args: &Args,
-    uri: &FaceUri,
-    is_secure: bool,
-    rest: &str,
-    stop: &std::sync::Arc<AtomicBool>,
-) -> Result<Counters, Failure> {
-    let unusable_source = |why: &str| Failure::Unusable(format!("{}: {why}", args.source));
-    let authority = rest.strip_suffix('/').unwrap_or(rest);
-    let origin = Origin::new(is_secure, authority).ok_or_else(|| {
-        unusable_source(
-            "a site is http://HOST[:PORT]/ or https://HOST[:PORT]/: names hold the path",
-        )
-    })?;
-    let host = host(args, &origin.authority())?;
-    let tls = match &args.ca {
-        Some(file) => Tls::file(file).map_err(|why| Failure::Unusable(format!("--ca {why}")))?,
-        None => Tls::system(),
-    };
-    if is_secure && tls.authorities == 0 {
-        let why = "no authority is known to this system: install ca-certificates, or give --ca";
-        return Err(unusable_source(why));
-    }
-    let config = Config {
-        origin,
-        tls,
-        host: host.clone(),
-        segment_size: args.segment_size,
-        freshness: args.freshness,
-        bytes_max: args.keep,
-        body_max: args.longest,
-        patience: PATIENCE,
-    };
-    let source = args.source.clone();
-    let tell = move |why: &str| eprintln!("{source}: {why}");
-    let (site, fetcher) = upstream::site(config, args.prefix.clone());
-    let waker = fetcher.waker.clone();
-    let flag = stop.clone();
-    let thread = std::thread::Builder::new().name("upstream".into());
-    let thread = thread.spawn(move || {
-        let ran = fetcher.run(&flag, tell);
-        // Without it nothing new is published.
-        flag.store(true, Ordering::Relaxed);
-        ran
-    });
-    let thread = thread.map_err(Failure::unusable)?;
-    let counters = serve(args, uri, site, &host, stop, |own| {
-        *waker.lock().unwrap_or_else(PoisonError::into_inner) = Some(own.clone());
-    });
-    stop.store(true, Ordering::Relaxed);
-    match thread.join() {
-        Ok(Ok(())) => counters,
-        Ok(Err(error)) => Err(Failure::unusable(error)),
-        Err(_) => Err(Failure::Unusable("the requests to the site failed".into())),
-    }
-}
-
-fn serve<L: Library>(
-    args: &Args,
-    uri: &FaceUri,
-    library: L,
-    host: &str,
-    stop: &AtomicBool,
-    mut ready: impl FnMut(&Waker),
-) -> Result<Counters, Failure> {
-    let key = args.key.read()?;
-    let memory = usize::try_from(args.memory).unwrap_or(usize::MAX);
-    let mut publisher = Publisher::new(args.prefix.clone(), library, memory);
-    // Others may publish other hosts below the same prefix.
-    let prefix = args.prefix.clone().with(host);
-    publish(uri, std::slice::from_ref(&prefix), key.as_ref(), &mut publisher, stop, |waker| {
-        ready(waker);
-        eprintln!("publishing {} as {prefix} at {uri}", args.source);
-    })
-    .map_err(unusable)?;
-    Ok(*publisher.counters())
 }
