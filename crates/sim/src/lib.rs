@@ -4,6 +4,7 @@
 //! Time is a whole number of picoseconds ([`SimTime`]), and an [`EventQueue`] holds the events. All
 //! randomness comes from the seed: a scenario and a seed always give the same run, event by event.
 //! A [`Sim`] reads the topology file that `plexus lab` reads, and its report has the same form.
+//! [`once`] and [`seeds`] are what `plexus sim run` does.
 //!
 //! Only [`real_time`] reads a clock: it keeps a simulation at wall time, for hosts that are real.
 
@@ -27,6 +28,7 @@ mod named;
 mod nic;
 mod node;
 mod noise;
+pub mod once;
 mod outside;
 pub mod page;
 mod portland;
