@@ -9,7 +9,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use clap_complete::{ArgValueCandidates, CompletionCandidate};
 use plexus_analysis::exchange;
 use plexus_config::{LaneChoice, WebSettings};
-use plexus_lab::{Error, Launch, Listed, NodeProgram, Part, RunReport, Tied, Up};
+use plexus_lab::{Launch, NodeProgram, Part, RunReport, Up};
 use plexus_report::{Progress, say};
 use plexus_topo::Topology;
 use serde::Serialize;
@@ -199,11 +199,7 @@ pub(crate) fn run(args: LabArgs) -> Outcome {
 
 /// A lab's name from a name or the path of a file.
 fn name_of(lab: &str) -> Result<String, Failure> {
-    let path = Path::new(lab);
-    if lab.contains('/') || lab.ends_with(".toml") {
-        return plexus_lab::lab_name(path).map_err(Failure::unusable);
-    }
-    Ok(lab.to_string())
+    plexus_lab::name_of(lab).map_err(Failure::unusable)
 }
 
 /// A topology file's drawing.
@@ -243,37 +239,11 @@ fn up(launch: &Launch, web: Option<SocketAddr>, prometheus: Option<SocketAddr>) 
 
 fn run_traffic(launch: &Launch, json: bool) -> Outcome {
     let mut progress = Progress::new();
-    let report = run_in_lab(launch, &mut |text| progress.say(text));
+    let report = plexus_lab::run_file(launch, &mut |text| progress.say(text));
     progress.clear();
     let report = report.map_err(Failure::unusable)?;
     print_report(&report, json)?;
     if report.facts.passed { Ok(()) } else { Err(Failure::No(String::new())) }
-}
-
-/// Runs the traffic in the lab of the file if that is up, else in a lab of its own. That lab ends
-/// with this process, whatever ends it: a pipe between the two closes.
-fn run_in_lab(launch: &Launch, say: &mut dyn FnMut(&str)) -> Result<RunReport, Error> {
-    let (_tied, name) = Tied::unless_up(launch, say)?;
-    cut_short_on_interrupt(&name)
-        .map_err(|e| Error::System { what: "waiting for signals".into(), source: e })?;
-    plexus_lab::run(&name, say)
-}
-
-/// The first Ctrl-C ends the run, which then reports. A second one, or one outside of a run, ends
-/// this process.
-fn cut_short_on_interrupt(name: &str) -> std::io::Result<()> {
-    let name = name.to_string();
-    let mut signals = Signals::new([SIGINT])?;
-    std::thread::spawn(move || {
-        let mut is_first = true;
-        for _ in signals.forever() {
-            if !std::mem::take(&mut is_first) || !matches!(plexus_lab::cut_short(&name), Ok(true)) {
-                std::process::exit(130);
-            }
-            eprintln!("interrupted: the run ends and reports; once more to give it up");
-        }
-    });
-    Ok(())
 }
 
 fn print_report(report: &RunReport, json: bool) -> Outcome {
@@ -292,7 +262,7 @@ fn status(lab: Option<&str>, json: bool) -> Outcome {
             match json {
                 true => as_json(&all)?,
                 false if all.is_empty() => "no labs".into(),
-                false => all.iter().map(list_line).collect::<Vec<_>>().join("\n"),
+                false => all.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"),
             }
         }
     };
@@ -301,16 +271,6 @@ fn status(lab: Option<&str>, json: bool) -> Outcome {
 
 fn as_json(value: &impl Serialize) -> Result<String, Failure> {
     serde_json::to_string(value).map_err(Failure::unusable)
-}
-
-fn list_line(lab: &Listed) -> String {
-    let Some(state) = &lab.state else {
-        let how = if lab.alive { "is being built" } else { "was killed; what it left is removed" };
-        return format!("{}: {how}", lab.lab);
-    };
-    let how = if lab.alive { "up" } else { "was killed; what it left is removed" };
-    let (hosts, nodes) = (state.hosts.len(), state.nodes.len());
-    format!("{}: {how}, {hosts} hosts, {nodes} nodes, from {}", lab.lab, state.file.display())
 }
 
 fn down(lab: Option<&str>) -> Outcome {

@@ -1,5 +1,6 @@
 //! The launcher's side: starts a supervisor, talks to it, enters its hosts.
 
+use std::fmt::{self, Display, Formatter};
 use std::fs::File;
 use std::io::{self, BufReader, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -12,6 +13,8 @@ use plexus_config::document::read_text;
 use plexus_io::namespace::{self, Authority, InitProcess, Namespaces};
 use plexus_topo::Topology;
 use rustix::process::Signal;
+use signal_hook::consts::SIGINT;
+use signal_hook::iterator::Signals;
 
 use crate::control::{self, Answer, Client, Request};
 use crate::error::{Doing, Error};
@@ -77,12 +80,15 @@ impl Launch {
     }
 }
 
-/// The name of the lab of a topology file.
+/// A lab's name from that name or from the path of its topology file.
 ///
 /// # Errors
-/// With everything that is wrong in it.
-pub fn lab_name(file: &Path) -> Result<String, Error> {
-    Ok(Topology::read(file).map_err(|e| Error::File(e.to_string()))?.name)
+/// With everything that is wrong in the file.
+pub fn name_of(lab: &str) -> Result<String, Error> {
+    if !lab.contains('/') && !lab.ends_with(".toml") {
+        return Ok(lab.to_string());
+    }
+    Ok(Topology::read(Path::new(lab)).map_err(|e| Error::File(e.to_string()))?.name)
 }
 
 /// A lab tied to this process: it ends when this value is dropped, or when this process ends in any
@@ -287,6 +293,34 @@ pub fn run(name: &str, say: &mut dyn FnMut(&str)) -> Result<RunReport, Error> {
     ask_to_run(name, None, say)
 }
 
+/// Runs the traffic of a file in its lab if that is up, else in a lab of its own. That lab ends
+/// with this process, whatever ends it: a pipe between the two closes. The first Ctrl-C ends the
+/// run, which then reports. A second one, or one outside of a run, ends this process.
+///
+/// # Errors
+/// As of [`Tied::unless_up`] and [`run`].
+pub fn run_file(launch: &Launch, say: &mut dyn FnMut(&str)) -> Result<RunReport, Error> {
+    let (_tied, name) = Tied::unless_up(launch, say)?;
+    cut_short_on_interrupt(&name)
+        .map_err(|e| Error::System { what: "waiting for signals".into(), source: e })?;
+    run(&name, say)
+}
+
+fn cut_short_on_interrupt(name: &str) -> io::Result<()> {
+    let name = name.to_string();
+    let mut signals = Signals::new([SIGINT])?;
+    std::thread::spawn(move || {
+        let mut is_first = true;
+        for _ in signals.forever() {
+            if !std::mem::take(&mut is_first) || !matches!(cut_short(&name), Ok(true)) {
+                std::process::exit(130);
+            }
+            eprintln!("interrupted: the run ends and reports; once more to give it up");
+        }
+    });
+    Ok(())
+}
+
 /// Runs these flows of a lab that is up, and no others.
 ///
 /// # Errors
@@ -359,6 +393,20 @@ pub struct Listed {
     pub alive: bool,
     /// What is known of it without contacting it.
     pub state: Option<State>,
+}
+
+impl Display for Listed {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let killed = "was killed; what it left is removed";
+        let Some(state) = &self.state else {
+            let how = if self.alive { "is being built" } else { killed };
+            return write!(f, "{}: {how}", self.lab);
+        };
+        let how = if self.alive { "up" } else { killed };
+        let (hosts, nodes) = (state.hosts.len(), state.nodes.len());
+        let file = state.file.display();
+        write!(f, "{}: {how}, {hosts} hosts, {nodes} nodes, from {file}", self.lab)
+    }
 }
 
 /// Removes what killed labs left. What cannot be removed stays: `down` says why.

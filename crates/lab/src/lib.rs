@@ -42,7 +42,8 @@ pub use boxes::{BoxFile, box_files};
 pub use daemon::cpu_time_of;
 pub use error::Error;
 pub use launch::{
-    Launch, Listed, Tied, Up, cut_short, down, exec, lab_name, list, run, run_flows, status, up,
+    Launch, Listed, Tied, Up, cut_short, down, exec, list, name_of, run, run_file, run_flows,
+    status, up,
 };
 pub use machines::Part;
 pub use page::serve_page;
