@@ -6,7 +6,8 @@
 //! A [`Sim`] reads the topology file that `plexus lab` reads, and its report has the same form.
 //! [`once`] and [`seeds`] are what `plexus sim run` does.
 //!
-//! Only [`real_time`] reads a clock: it keeps a simulation at wall time, for hosts that are real.
+//! Only [`real_time`] keeps a simulation at wall time, for hosts that are real. Elsewhere a clock is
+//! read to tell a person how fast a run goes.
 
 mod asker;
 mod attach;
@@ -30,12 +31,12 @@ mod node;
 mod noise;
 pub mod once;
 mod outside;
-pub mod page;
+mod page;
 mod portland;
 mod queue;
 pub mod real_time;
 mod routing;
-pub mod run;
+mod run;
 pub mod seeds;
 mod sim;
 mod store;

@@ -38,7 +38,7 @@ enum Ask {
 }
 
 /// The simulation's end.
-pub struct Stage {
+pub(crate) struct Stage {
     asks: Receiver<Ask>,
     speed: f64,
     paused: bool,
@@ -47,10 +47,10 @@ pub struct Stage {
 }
 
 /// The page's end.
-pub struct Visitor(SyncSender<Ask>);
+pub(crate) struct Visitor(SyncSender<Ask>);
 
 /// The two ends. The clock goes as a person's.
-pub fn stage() -> (Stage, Visitor) {
+pub(crate) fn stage() -> (Stage, Visitor) {
     let (ask, asks) = sync_channel(16);
     let stage = Stage { asks, speed: 1.0, paused: false, breaks: vec![] };
     (stage, Visitor(ask))
@@ -92,7 +92,7 @@ impl Source for Visitor {
 
 impl Stage {
     /// Answers what is asked now.
-    pub fn answer(&mut self, sim: &Sim) {
+    pub(crate) fn answer(&mut self, sim: &Sim) {
         while let Ok(ask) = self.asks.try_recv() {
             self.hear(sim, ask);
         }
@@ -131,7 +131,7 @@ impl Stage {
 
     /// Lets a simulation that has begun go on at the reader's speed, until `go_on` gives false. A
     /// machine that is too slow for it simulates as fast as it can.
-    pub fn run(&mut self, sim: &mut Sim, mut go_on: impl FnMut(&Sim) -> bool) {
+    pub(crate) fn run(&mut self, sim: &mut Sim, mut go_on: impl FnMut(&Sim) -> bool) {
         let mut from = (Instant::now(), sim.now(), self.speed);
         while go_on(sim) {
             self.answer(sim);

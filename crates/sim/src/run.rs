@@ -16,7 +16,7 @@ use crate::{Sim, Work, memory_estimate};
 ///
 /// # Errors
 /// When the file cannot be read, or is mistaken.
-pub fn read(
+pub(crate) fn read(
     file: &Path,
     seed: Option<u64>,
     fidelity: Option<Fidelity>,
@@ -41,7 +41,7 @@ pub fn read(
 ///
 /// # Errors
 /// When it cannot be built, or does not find all its neighbours in time.
-pub fn simulate(
+pub(crate) fn simulate(
     topology: &Topology,
     seed: u64,
     mut go_on: impl FnMut(&Sim) -> bool,
@@ -57,7 +57,10 @@ pub fn simulate(
 ///
 /// # Errors
 /// When they do not in time.
-pub fn find_itself(sim: &mut Sim, go_on: &mut impl FnMut(&Sim) -> bool) -> Result<bool, String> {
+pub(crate) fn find_itself(
+    sim: &mut Sim,
+    go_on: &mut impl FnMut(&Sim) -> bool,
+) -> Result<bool, String> {
     let mut is_stopped = false;
     let is_settled = sim.settle(|sim| {
         is_stopped = !go_on(sim);
@@ -74,7 +77,7 @@ pub fn find_itself(sim: &mut Sim, go_on: &mut impl FnMut(&Sim) -> bool) -> Resul
 ///
 /// # Errors
 /// In words, when it does.
-pub fn check_memory(topology: &Topology, at_a_time: u64) -> Result<(), String> {
+pub(crate) fn check_memory(topology: &Topology, at_a_time: u64) -> Result<(), String> {
     let estimate = memory_estimate(topology).saturating_mul(at_a_time);
     match memory::available() {
         Some(available) if estimate > available => {
@@ -101,7 +104,7 @@ pub fn check_memory(topology: &Topology, at_a_time: u64) -> Result<(), String> {
 ///
 /// # Errors
 /// When they cannot be JSON.
-pub fn facts(report: &RunReport, work: &Work, seed: u64) -> Result<Value, Failure> {
+pub(crate) fn facts(report: &RunReport, work: &Work, seed: u64) -> Result<Value, Failure> {
     let mut facts = serde_json::to_value(&report.facts).map_err(Failure::unusable)?;
     facts["sim"] = engine(work, seed);
     if !report.named.is_empty() {
@@ -111,7 +114,7 @@ pub fn facts(report: &RunReport, work: &Work, seed: u64) -> Result<Value, Failur
 }
 
 /// The fates of hosts' ARP requests; empty if the file has no `[arp]`.
-pub fn questions(sim: &Sim) -> Option<Value> {
+pub(crate) fn questions(sim: &Sim) -> Option<Value> {
     sim.topology().arp?;
     let known = sim.resolutions();
     let mut us: Vec<f64> = known.latency_ns.iter().map(|ns| *ns as f64 / 1e3).collect();
@@ -130,7 +133,7 @@ pub fn questions(sim: &Sim) -> Option<Value> {
 }
 
 /// The engine's work.
-pub fn engine(work: &Work, seed: u64) -> Value {
+pub(crate) fn engine(work: &Work, seed: u64) -> Value {
     json!({
         "seed": seed,
         "digest": format!("{:016x}", work.digest),
@@ -141,7 +144,7 @@ pub fn engine(work: &Work, seed: u64) -> Value {
 }
 
 /// Frames and bytes that left by each end of each cable, as CSV.
-pub fn links_csv(sim: &Sim) -> String {
+pub(crate) fn links_csv(sim: &Sim) -> String {
     let rows = sim.traffic().map(|(end, t)| format!("{end},{},{}\n", t.frames, t.bytes));
     std::iter::once("end,frames,bytes\n".to_string()).chain(rows).collect()
 }
@@ -150,7 +153,7 @@ pub fn links_csv(sim: &Sim) -> String {
 ///
 /// # Errors
 /// In words.
-pub fn write(dir: &Path, facts: &Value, links: &str) -> Result<(), String> {
+pub(crate) fn write(dir: &Path, facts: &Value, links: &str) -> Result<(), String> {
     let failed = |path: &Path| {
         let path = path.display().to_string();
         move |e: std::io::Error| format!("{path}: {e}")
