@@ -61,18 +61,23 @@ impl FromStr for Rate {
     /// `1Mpps`, `100Mbit` as on a cable, `l2:100Mbit` of frames alone, or `max`.
     fn from_str(text: &str) -> Result<Rate, String> {
         let explain = |e: plexus_config::ValueError| e.to_string();
-        if text == "max" {
-            Ok(Rate::Max)
+        let rate = if text == "max" {
+            Rate::Max
         } else if let Some(bits) = text.strip_prefix("l2:") {
-            units::parse_rate(bits).map(Rate::Layer2).map_err(explain)
+            Rate::Layer2(units::parse_rate(bits).map_err(explain)?)
         } else if text.contains("bit") {
-            units::parse_rate(text).map(Rate::Layer1).map_err(explain)
+            Rate::Layer1(units::parse_rate(text).map_err(explain)?)
         } else {
-            units::parse_packet_rate(text).map(Rate::Packets).map_err(|_| {
+            Rate::Packets(units::parse_packet_rate(text).map_err(|_| {
                 "write packets/s (1Mpps), bits/s as on a cable (100Mbit), bits/s of frames \
                  (l2:100Mbit), or max"
-                    .into()
-            })
+            })?)
+        };
+        match rate {
+            Rate::Packets(0) | Rate::Layer1(0) | Rate::Layer2(0) => {
+                Err("at this rate nothing is ever sent".into())
+            }
+            rate => Ok(rate),
         }
     }
 }
@@ -335,6 +340,9 @@ mod tests {
         assert_eq!("1Mpps".parse(), Ok(Rate::Packets(1_000_000)));
         assert_eq!("100Mbit".parse(), Ok(Rate::Layer1(100_000_000)));
         assert_eq!("l2:1Gbit".parse(), Ok(Rate::Layer2(1_000_000_000)));
+        for nothing in ["0", "0pps", "0bit", "l2:0Mbit"] {
+            assert!(nothing.parse::<Rate>().is_err(), "{nothing}");
+        }
         assert!("fast".parse::<Rate>().is_err());
         let every = Duration::from_millis(1);
         assert_eq!("burst:32/1ms".parse(), Ok(Pattern::Burst { packets: 32, every }));
