@@ -115,18 +115,18 @@ fn a_table_that_persists_forwards_until_the_next_node_starts() {
 #[test]
 fn a_table_that_persists_ends_at_its_time() {
     let Some(net) = Net::with(2, with_bpf_files) else { return };
-    let node = net.node("a", &file("1s"), &ports(2));
+    let node = net.node("a", &file("3s"), &ports(2));
     let [mut one, mut two] = fast_stations(&net, &node);
     // As long as the node is there, the time is put off.
-    for number in 0..40 {
+    for number in 0..70 {
         pass(&mut one, &mut two, number..number + 1);
         std::thread::sleep(Duration::from_millis(50));
     }
     node.signal(Signal::KILL);
     assert!(until(|| node.has_ended()));
-    let mut number = 0;
+    let mut number = 0u8;
     let mut passes = || {
-        number += 1;
+        number = number.wrapping_add(1);
         one.send(&frame(mac(2), mac(1), number));
         std::thread::sleep(Duration::from_millis(20));
         !two.drain().is_empty()
