@@ -140,43 +140,47 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
     let fast = effort.layouts.iter().filter(|layout| FAST.0.contains(layout));
     let boxes: Vec<_> = plain.chain(fast.map(|layout| (*layout, true, &FAST.1[..]))).collect();
     for &routes in effort.tables {
+        // All are up at once, and take turns: what is compared is measured within some seconds.
+        let mut rigs = Vec::new();
         for &(layout, fast, loads) in &boxes {
             let with = if fast { FAST_TABLE } else { "" };
             progress.say(&format!("{routes} routes, {}{with}", layout.name()));
             let (kind, cpu) = (Kind::Group, Some(CPU));
             let plan = Plan { kind, layout, table, routes, cpu, fast: Fast::all(fast) };
             let rig = Rig::up(&plan, &mut |text| progress.detail(text));
-            let rig = rig.map_err(Failure::unusable)?;
-            for &size in effort.sizes {
-                for &load in loads {
-                    let (received, shares) = (Vec::new(), Vec::new());
-                    let mut case =
-                        Case { fast, layout, load, size, routes, received, shares, offered: 0.0 };
-                    progress.detail(&case.title());
-                    let pps = pps(layout, load, capacity);
-                    for run in 1..=effort.runs {
-                        let outcome = rig.run(load, size, pps, effort.time);
-                        let outcome = outcome.map_err(Failure::unusable)?;
-                        let wanted = (pps * outcome.offered.len() as u64) as f64;
-                        starved.0 += usize::from(outcome.offered() < SENT * wanted);
-                        starved.1 += 1;
-                        let share = shares_of(&outcome.received);
-                        let _ = writeln!(
-                            findings.runs,
-                            "{},{fast},{routes},{size},{},{run},{:.0},{:.0},{:.3},{:.3}",
-                            layout.name().replace(',', ""),
-                            load_name(load),
-                            outcome.offered(),
-                            outcome.received(),
-                            share[0],
-                            share[1]
-                        );
-                        case.received.push(outcome.received());
-                        case.shares.push(share);
-                        case.offered = outcome.offered();
-                    }
-                    cases.push(case);
+            rigs.push((layout, fast, loads, rig.map_err(Failure::unusable)?));
+        }
+        let turns = effort.sizes.iter().flat_map(|size| LOADS.map(|load| (*size, load)));
+        for (size, load) in turns {
+            let with_load = rigs.iter().filter(|(_, _, loads, _)| loads.contains(&load));
+            for &(layout, fast, _, ref rig) in with_load {
+                let (received, shares) = (Vec::new(), Vec::new());
+                let mut case =
+                    Case { fast, layout, load, size, routes, received, shares, offered: 0.0 };
+                progress.detail(&case.title());
+                let pps = pps(layout, load, capacity);
+                for run in 1..=effort.runs {
+                    let outcome = rig.run(load, size, pps, effort.time);
+                    let outcome = outcome.map_err(Failure::unusable)?;
+                    let wanted = (pps * outcome.offered.len() as u64) as f64;
+                    starved.0 += usize::from(outcome.offered() < SENT * wanted);
+                    starved.1 += 1;
+                    let share = shares_of(&outcome.received);
+                    let _ = writeln!(
+                        findings.runs,
+                        "{},{fast},{routes},{size},{},{run},{:.0},{:.0},{:.3},{:.3}",
+                        layout.name().replace(',', ""),
+                        load_name(load),
+                        outcome.offered(),
+                        outcome.received(),
+                        share[0],
+                        share[1]
+                    );
+                    case.received.push(outcome.received());
+                    case.shares.push(share);
+                    case.offered = outcome.offered();
                 }
+                cases.push(case);
             }
         }
     }
