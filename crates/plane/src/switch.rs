@@ -168,7 +168,7 @@ impl Switch {
             let verdict = match self.learn(context, packet.in_port, lookup, stamp) {
                 Err(reason) => Verdict::Drop(reason),
                 Ok(()) => match self.port_of(lookup, stamp) {
-                    // Most packets: their verdict is known here, and stored in one piece.
+                    // Most packets.
                     Some(port) if port != packet.in_port && port != ROUTER => {
                         sent |= 1 << place;
                         Verdict::Forward(port).store(packet);

@@ -129,9 +129,18 @@ const NAMED: u32 = 17 << 16;
 
 impl Verdict {
     /// Writes the decision into the descriptor.
-    #[inline]
+    #[inline(always)]
     pub fn store(self, packet: &mut Packet) {
+        // By far the most frequent one needs no choice among all.
         packet.verdict = match self {
+            Verdict::Forward(port) => u32::from(port),
+            other => other.code(),
+        };
+    }
+
+    #[inline(never)]
+    fn code(self) -> u32 {
+        match self {
             Verdict::Forward(port) => u32::from(port),
             Verdict::Flood => FLOOD,
             Verdict::FloodRouted => FLOOD_ROUTED,
@@ -150,7 +159,7 @@ impl Verdict {
             Verdict::Control(Punt::TooBig(mtu)) => TOO_BIG | u32::from(mtu),
             Verdict::Control(Punt::Named) => NAMED,
             Verdict::Fragment(port) => FRAGMENT | u32::from(port),
-        };
+        }
     }
 
     /// The place of its port among all ports, for a packet that goes out by one, by far the most
