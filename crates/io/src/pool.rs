@@ -209,6 +209,7 @@ impl Pool {
     /// Adds `n` bytes in front, to be written by the caller, and moves the offload offsets.
     ///
     /// Returns false, and changes nothing, if the headroom is too small.
+    #[inline]
     pub fn push_front(&mut self, packet: &mut Packet, n: usize) -> bool {
         if packet.headroom() < n {
             return false;
@@ -222,6 +223,7 @@ impl Pool {
     /// Removes `n` bytes in front and moves the offload offsets.
     ///
     /// Returns false, and changes nothing, if the packet is shorter than that.
+    #[inline]
     pub fn pull_front(&mut self, packet: &mut Packet, n: usize) -> bool {
         if packet.len() < n || packet.headroom() + n > usize::from(u16::MAX) {
             return false;

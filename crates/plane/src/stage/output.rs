@@ -572,6 +572,8 @@ impl PortQueues {
         let [deep_class, higher @ ..] = &mut self.classes;
         let packet = match higher.iter_mut().rev().find(|class| class.packets > 0) {
             Some(class) => class.pop(&mut store.shelf),
+            // Others than those of the classes wait in the deep queue.
+            None if self.waiting == deep_class.packets => deep_class.pop(&mut store.shelf),
             None => {
                 let mut deep = || store.deep.as_mut()?.pop(now, self.id.into());
                 // Where packets wait in both queues, the order of the port has changed, and those

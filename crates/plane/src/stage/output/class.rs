@@ -137,6 +137,7 @@ impl Class {
     }
 
     /// The packet whose turn it is.
+    #[inline]
     pub(super) fn pop(&mut self, shelf: &mut Shelf) -> Option<Packet> {
         loop {
             let is_fresh = self.fresh.first != NONE;
@@ -201,6 +202,7 @@ impl Class {
         }
     }
 
+    #[inline(always)]
     fn take(&mut self, shelf: &mut Shelf, bucket: usize) -> Option<Packet> {
         let own = self.buckets.get_mut(bucket)?;
         let packet = shelf.take_first(&mut own.chain)?;
