@@ -289,7 +289,9 @@ impl Link {
     /// The host port leads, through an ordinary switch, to another one that keeps serving. Hellos
     /// continue, because it may be a node's port after all whose proof was late.
     pub fn looped(&mut self, now: Time) -> Outcome {
-        let changed = self.is_for_hosts(now);
+        // A box that was taken out of the group announces itself as before, and is no switch.
+        let is_out = self.strangers.is_there() == Some(Stranger::Refused(Refused::Revoked));
+        let changed = self.is_for_hosts(now) && !is_out;
         if changed {
             self.looped_until = Some(now + CONFLICT_FOR);
         }

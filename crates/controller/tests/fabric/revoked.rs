@@ -46,6 +46,20 @@ fn every_node_hears_of_a_revoked_key() {
 }
 
 #[test]
+fn a_box_that_was_taken_out_is_a_host_for_good() {
+    let config = usual_config();
+    let mut world = World::joined_as(3, &[(0, 1), (0, 2), (1, 2)], 21, config.clone());
+    let key = identity(2, Role::Node).claims().static_public;
+    let revoked = vec![Revoked { name: "node2".into(), key }];
+    world.tell(0, Input::Configure(Box::new(Config { revoked, ..config })));
+    // It announces its ports as before, as a switch that leads back into the fabric would pass
+    // them on. For 30 s its neighbours wait for its return.
+    world.run(45_000);
+    let to_it = [(0, 0), (2, 1)].map(|(n, port)| world.node(n).fabric.control().role(port));
+    assert_eq!(to_it, [PortRole::Host; 2]);
+}
+
+#[test]
 fn a_neighbour_that_lies_about_the_controller_cannot_keep_the_list_away() {
     let config = usual_config();
     lied_to(World::joined_as(3, &[(0, 1), (1, 2)], 5, config.clone()), &config, 99);
