@@ -11,6 +11,7 @@ use plexus_daemon::identity::check_permissions;
 use plexus_io::secret::{self, write_new, write_secret};
 use plexus_io::users::user;
 use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::process::geteuid;
 
 /// The user that runs the daemons in `examples/*.service`.
 pub const UNIT_USER: &str = "plexus";
@@ -199,7 +200,7 @@ pub(crate) fn update<T>(
 ) -> Result<T, String> {
     // First, because it says best what is wrong with a path.
     read_text(path).map_err(|e| e.to_string())?;
-    let locking = |e: io::Error| format!("locking {}: {e}{}", path.display(), as_root(&e));
+    let locking = |e: io::Error| format!("locking {}: {e}{}", path.display(), for_root(&e));
     let _lock = Lock::of(path).map_err(locking)?;
     let text = read_text(path).map_err(|e| e.to_string())?;
     let (new, found) = change(&text)?;
@@ -215,7 +216,7 @@ pub(crate) fn update<T>(
 /// In words.
 pub(crate) fn replace(path: &Path, text: &str) -> Result<(), String> {
     secret::replace(path, text)
-        .map_err(|e| format!("writing {}: {e}{}", path.display(), as_root(&e)))
+        .map_err(|e| format!("writing {}: {e}{}", path.display(), for_root(&e)))
 }
 
 /// Gives a file of root to the user of the units, if there is one.
@@ -231,9 +232,18 @@ pub(crate) fn give_to_daemon(path: &Path) -> Result<(), String> {
     }
 }
 
-fn as_root(e: &io::Error) -> &'static str {
+/// Advice for a file that is there and cannot be changed.
+fn for_root(e: &io::Error) -> &'static str {
     match e.kind() {
-        io::ErrorKind::PermissionDenied => "; run it as root, or name another folder with --dir",
+        io::ErrorKind::PermissionDenied if !geteuid().is_root() => "; run it as root",
         _ => "",
+    }
+}
+
+/// Advice for a new file.
+fn as_root(e: &io::Error) -> &'static str {
+    match for_root(e) {
+        "" => "",
+        _ => "; run it as root, or name another folder with --dir",
     }
 }

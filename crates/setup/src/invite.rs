@@ -304,8 +304,9 @@ fn taken(ledger: &Ledger, name: &str) -> Option<String> {
     let held = ledger.entries().into_iter().any(|entry| entry.name == name && !entry.removed);
     held.then(|| {
         format!(
-            "the group has a box {name} already: join with another --name, or take that one out \
-             first (plexus group remove {name})"
+            "the group has a box {name} already. For another box, take another --name. If this is \
+             that box and needs a new key: `plexus group rotate-keys {name}` on the first box \
+             prints a code for it. If that box is lost: `plexus group remove {name}` there"
         )
     })
 }
