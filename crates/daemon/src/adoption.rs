@@ -4,6 +4,7 @@
 //! that starts goes back from a trial that it finds ([`Begin`]). Going back runs in the daemon, as
 //! the change may have cut its operator off.
 
+use std::io::ErrorKind;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
@@ -195,13 +196,20 @@ impl Ended<'_> {
             && let Err(e) = secret::replace(config, self.back)
         {
             versions.index.withdrawn = Some(holds);
-            notes.push(format!(
+            notes.push(match e.kind() {
+                ErrorKind::NotFound => format!(
+                    "{} is gone: version {} runs, and no start finds it. `plexus config show` \
+                     prints it",
+                    config.display(),
+                    self.back_to
+                ),
+                _ => format!(
                 "{} still has version {holds}, since the daemon may not write it ({e}): version \
                  {} runs, also after a restart, and `plexus config rollback` with that number \
                  writes it into the file",
                 config.display(),
                 self.back_to
-            ));
+            )});
         }
         notes.extend(versions.save().err());
         notes

@@ -223,6 +223,16 @@ fn an_edit_during_a_trial_is_kept_as_a_version() {
 }
 
 #[test]
+fn a_file_that_is_gone_is_told_of_when_a_trial_ends() {
+    let (bench, daemon) = edited();
+    daemon.apply(&within(3600)).unwrap();
+    fs::remove_file(bench.file()).unwrap();
+    let Ok(Reply::Applied(applied)) = daemon.answer(Config::Back(true)) else { panic!() };
+    assert!(applied.notes[0].contains("n1.toml is gone: version 1 runs"), "{applied:?}");
+    assert_eq!(bench.runs(), "a");
+}
+
+#[test]
 fn a_file_that_the_daemon_may_not_write_does_not_bring_the_trial_back() {
     let (bench, daemon) = edited();
     daemon.apply(&within(3600)).unwrap();
