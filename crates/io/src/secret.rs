@@ -26,8 +26,11 @@ pub fn random<const N: usize>() -> io::Result<[u8; N]> {
 /// # Errors
 /// A message, when others can, or the file does not exist.
 pub fn check_private(file: &Path) -> Result<(), String> {
-    let mode = fs::metadata(file).map_err(|e| e.to_string())?.permissions().mode();
-    if mode & 0o077 == 0 {
+    let metadata = fs::metadata(file).map_err(|e| e.to_string())?;
+    if metadata.is_dir() {
+        return Err("it is a directory".into());
+    }
+    if metadata.permissions().mode() & 0o077 == 0 {
         return Ok(());
     }
     Err(format!(
