@@ -343,7 +343,10 @@ fn rotate_keys(name: &str, place: &Place, config: Option<PathBuf>, reached: &Rea
     if let Some(file) = has_new {
         say!("{} has a new key.", file.display());
     }
-    let controller = revoked.map_err(Failure::unusable)?;
+    let controller = revoked.map_err(|why| {
+        let told = "the old key is not revoked yet. Run this again once that is mended";
+        Failure::Unusable(format!("{why}: {told}"))
+    })?;
     say!("{} revokes the old one. To put it into effect:", config.display());
     say!("  {}   # on the box of {name}", take_key(entry.role, name));
     if (entry.role, Some(name)) != (Role::Controller, controller.as_deref()) {
