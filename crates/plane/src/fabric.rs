@@ -406,8 +406,8 @@ impl Fabric {
         tree::send_of_control(context, queues, packet);
     }
 
-    /// Frames from a fabric node; `from`: the place of the first. Bit for each packet for the router
-    /// of this one.
+    /// Frames from a fabric node; `from`: the place of the first. Bit for each packet for the
+    /// router of this one.
     #[inline(never)]
     fn take_from_node(
         &mut self,

@@ -286,8 +286,8 @@ impl Switch {
         fresh(station, stamp).then(|| station.port())
     }
 
-    /// Decides for a packet that does not simply go to a station at another port; nothing if another
-    /// forwarder `claims` it. `port`: where its destination is.
+    /// Decides for a packet that does not simply go to a station at another port; nothing if
+    /// another forwarder `claims` it. `port`: where its destination is.
     #[inline(always)]
     fn route_other(
         &mut self,
