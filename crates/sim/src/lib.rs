@@ -6,8 +6,8 @@
 //! A [`Sim`] reads the topology file that `plexus lab` reads, and its report has the same form.
 //! [`once`] and [`seeds`] are what `plexus sim run` does.
 //!
-//! Only [`real_time`] keeps a simulation at wall time, for hosts that are real. Elsewhere a clock is
-//! read to tell a person how fast a run goes.
+//! Only [`real_time`] keeps a simulation at wall time, for hosts that are real. Elsewhere a clock
+//! is read to tell a person how fast a run goes.
 
 mod asker;
 mod attach;
