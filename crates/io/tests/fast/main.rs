@@ -666,7 +666,8 @@ fn a_program_that_somebody_detaches_is_noticed_and_attached_anew() {
         }
         assert_eq!(bench.far[1].take_all(), []);
         bench.close_and_open(0);
-        assert_eq!(bench.pass(0, &frame(None)), Fate::Sent(1, frame(None)));
+        // Another processor may still have some of those frames for the socket.
+        wait(|| bench.pass(0, &frame(None)) == Fate::Sent(1, frame(None)));
     });
 }
 
