@@ -1,6 +1,7 @@
 //! A generator or a meter on a device of this machine, from its opening to its end, through a port
 //! or by a program in the kernel ([`Via`]). `plexus gen` and `plexus meter` call it.
 
+use std::borrow::Borrow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use crate::drive::{self, Told, Until, Watch, now};
 use crate::generator::{Generator, GeneratorConfig, Sent};
 use crate::meter::{Arrived, Meter, MeterConfig};
 use crate::sizes::FCS;
-use crate::stats::Summary;
+use crate::stats::{FlowStats, Summary};
 use crate::via::{self, Use, Via};
 use crate::xdp::{XdpGenerator, XdpMeter};
 
@@ -124,6 +125,35 @@ pub struct MeteredFlow {
     /// Its statistics.
     #[serde(flatten)]
     pub summary: Summary,
+}
+
+impl Metering {
+    fn new<S: Borrow<FlowStats>>(
+        device: &str,
+        backend: &str,
+        seconds: f64,
+        (arrived, total, overflow): (Arrived, Summary, u64),
+        flows: impl Iterator<Item = (u32, S)>,
+    ) -> Metering {
+        let mut listed = Vec::new();
+        let mut flow_count = 0;
+        for (flow, stats) in flows {
+            flow_count += 1;
+            if listed.len() < LISTED {
+                listed.push(MeteredFlow { flow, summary: stats.borrow().summary() });
+            }
+        }
+        Metering {
+            device: device.into(),
+            backend: backend.into(),
+            seconds,
+            arrived,
+            overflow,
+            total,
+            flow_count,
+            flows: listed,
+        }
+    }
 }
 
 /// Sends test packets until the end, the count or the flag.
@@ -252,17 +282,8 @@ fn receive_by_port(
     let seconds = now().since(begin).as_secs_f64();
     let overflow = port.stats().rx_overflow;
     port.close(pool);
-    let flows = meter.flows().take(LISTED);
-    Metering {
-        device: device.into(),
-        backend: backend.to_string(),
-        seconds,
-        arrived: meter.arrived(),
-        overflow,
-        total: meter.total(),
-        flow_count: meter.flows().count(),
-        flows: flows.map(|(flow, s)| MeteredFlow { flow, summary: s.summary() }).collect(),
-    }
+    let counted = (meter.arrived(), meter.total(), overflow);
+    Metering::new(device, &backend.to_string(), seconds, counted, meter.flows())
 }
 
 /// A program on the device counts, and we read its counters.
@@ -293,17 +314,8 @@ fn receive_by_kernel(
     meter.stop();
     let seconds = now().since(begin).as_secs_f64();
     let overflow = meter.overflow().map_err(gone)?.wrapping_sub(overflow);
-    let flows = meter.flows().take(LISTED);
-    Ok(Metering {
-        device: device.into(),
-        backend: "xdp".into(),
-        seconds,
-        arrived: meter.arrived(),
-        overflow,
-        total: meter.total(),
-        flow_count: meter.flows().count(),
-        flows: flows.map(|(flow, s)| MeteredFlow { flow, summary: s.summary() }).collect(),
-    })
+    let counted = (meter.arrived(), meter.total(), overflow);
+    Ok(Metering::new(device, "xdp", seconds, counted, meter.flows()))
 }
 
 /// A device as a port, and a pool for it; tells which back-end `auto` has taken.
