@@ -196,20 +196,18 @@ impl Ended<'_> {
             && let Err(e) = secret::replace(config, self.back)
         {
             versions.index.withdrawn = Some(holds);
+            let (file, runs) = (config.display(), self.back_to);
             notes.push(match e.kind() {
                 ErrorKind::NotFound => format!(
-                    "{} is gone: version {} runs, and no start finds it. `plexus config show` \
-                     prints it",
-                    config.display(),
-                    self.back_to
+                    "{file} is gone: version {runs} runs, and no start finds it. `plexus config \
+                     show` prints it"
                 ),
                 _ => format!(
-                "{} still has version {holds}, since the daemon may not write it ({e}): version \
-                 {} runs, also after a restart, and `plexus config rollback` with that number \
-                 writes it into the file",
-                config.display(),
-                self.back_to
-            )});
+                    "{file} still has version {holds}, since the daemon may not write it ({e}): \
+                     version {runs} runs, also after a restart, and `plexus config rollback` with \
+                     that number writes it into the file"
+                ),
+            });
         }
         notes.extend(versions.save().err());
         notes
