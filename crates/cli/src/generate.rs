@@ -153,6 +153,11 @@ impl Args {
     }
 }
 
+/// The device was there when the command began.
+pub(crate) fn gone(device: &str) -> Failure {
+    Failure::No(format!("{device} is gone: it was removed, or moved to another network namespace"))
+}
+
 /// Runs `plexus gen`.
 pub(crate) fn run(args: &Args) -> Outcome {
     let config = args.config()?;
@@ -167,6 +172,9 @@ pub(crate) fn run(args: &Args) -> Outcome {
     progress.end();
     let sent = sent.map_err(Failure::unusable)?;
     print(&if args.json { json(&sent)? } else { packets::sending(&sent) })?;
+    if sent.is_device_gone {
+        return Err(gone(device));
+    }
     if sent.is_vanished {
         return Err(Failure::No(format!(
             "{device} counts none of them as sent: it must be up; of a virtual cable (veth), the \

@@ -9,7 +9,7 @@ use plexus_traffic::via::{self, Via};
 use plexus_traffic::{MeterConfig, Start};
 
 use crate::exit::{Failure, Outcome};
-use crate::generate::{parse_duration, stop_flag};
+use crate::generate::{gone, parse_duration, stop_flag};
 use crate::text::print;
 
 /// Receive test traffic. Latencies compare the clocks of sender and meter, so both must be on one
@@ -73,6 +73,9 @@ pub(crate) fn run(args: &Args) -> Outcome {
     progress.end();
     let received = received.map_err(Failure::unusable)?;
     print(&if args.json { json(&received)? } else { packets::metering(&received) })?;
+    if received.is_device_gone {
+        return Err(gone(device));
+    }
     // That nothing arrived is an answer, too.
     if received.total.received == 0 {
         return Err(Failure::No(format!("no probe arrived at {device}")));

@@ -133,6 +133,33 @@ impl AddressOf {
     }
 }
 
+/// Watches whether a device is still there.
+pub struct Presence {
+    device: Device,
+    index: u32,
+}
+
+impl Presence {
+    /// Of a device of the calling thread's network namespace.
+    ///
+    /// # Errors
+    /// When there is no such device.
+    pub fn of(name: &str) -> Result<Presence, OpenError> {
+        let device = Device::named(name)?;
+        let index = device.require()?.index;
+        Ok(Presence { device, index })
+    }
+
+    /// The state of its link; `None` if it has gone, also when another device has its name now.
+    ///
+    /// # Errors
+    /// When the kernel does not answer.
+    pub fn now(&self) -> io::Result<Option<Link>> {
+        let state = self.device.state()?.filter(|state| state.index == self.index);
+        Ok(state.map(|state| state.link))
+    }
+}
+
 impl Device {
     /// Names a device of the calling thread's network namespace; it need not exist yet.
     pub(crate) fn named(name: &str) -> Result<Device, OpenError> {

@@ -47,7 +47,7 @@ pub mod wake;
 pub mod wrap;
 
 pub use af_packet::SUPER_FRAME;
-pub use device::{AddressOf, DeviceFacts, device_facts, device_of, set_mtu};
+pub use device::{AddressOf, DeviceFacts, Presence, device_facts, device_of, set_mtu};
 pub use error::OpenError;
 pub use packet::{
     BATCH, Batch, Checksum, Class, Form, Offload, PORT_NONE, Packet, PortId, Segmentation, Taken,

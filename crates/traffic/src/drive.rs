@@ -17,7 +17,7 @@ const MAINTAIN: Duration = Duration::from_millis(100);
 /// A driver tells this while it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Told {
-    /// The port's link has changed; only senders tell.
+    /// The port's link has changed.
     Link(Link),
     /// So many packets and bytes have passed; every 100 ms.
     Passed {
@@ -28,14 +28,15 @@ pub enum Told {
     },
 }
 
-/// Sends until the end, the count or the flag; returns when it stopped.
+/// Sends until the end, the count or the flag, or until `tell` returns false; returns when it
+/// stopped.
 pub fn send(
     generator: &mut Generator,
     pool: &mut Pool,
     port: &mut dyn Port,
     end: Time,
     stop: &AtomicBool,
-    tell: &mut dyn FnMut(Time, Told),
+    tell: &mut dyn FnMut(Time, Told) -> bool,
 ) -> Time {
     let mut at = now();
     let mut maintain = at;
@@ -46,14 +47,12 @@ pub fn send(
             return at;
         }
         if at >= maintain {
-            let state = port.maintain(at, pool);
-            if state != link {
-                tell(at, Told::Link(state));
-                link = state;
-            }
             maintain = at + MAINTAIN;
             let sent = generator.sent();
-            tell(at, Told::Passed { packets: sent.packets, bytes: sent.bytes });
+            let passed = Told::Passed { packets: sent.packets, bytes: sent.bytes };
+            if !look_after(port, pool, at, &mut link, tell) || !tell(at, passed) {
+                return at;
+            }
         }
         let due = generator.next_departure().min(end);
         if let Some(idle) = idle_until(due, at) {
@@ -63,6 +62,18 @@ pub fn send(
         }
         at = now();
     }
+}
+
+/// Maintains a port, and tells if its link has changed. False if the driver is to stop.
+fn look_after(
+    port: &mut dyn Port,
+    pool: &mut Pool,
+    at: Time,
+    link: &mut Link,
+    tell: &mut dyn FnMut(Time, Told) -> bool,
+) -> bool {
+    let before = std::mem::replace(link, port.maintain(at, pool));
+    before == *link || tell(at, Told::Link(*link))
 }
 
 /// Waits until the device has sent what it took, and at most a second for a device that is stuck.
@@ -124,18 +135,19 @@ impl Watch {
     }
 }
 
-/// Receives until the meter is to stop, or the flag is set.
+/// Receives until the meter is to stop, the flag is set, or `tell` returns false.
 pub fn receive(
     meter: &mut Meter,
     pool: &mut Pool,
     port: &mut dyn Port,
     until: Until,
     stop: &AtomicBool,
-    tell: &mut dyn FnMut(Time, Told),
+    tell: &mut dyn FnMut(Time, Told) -> bool,
 ) {
     let begin = now();
     let mut watch = Watch::new(until, begin);
     let mut maintain = begin;
+    let mut link = Link::Up;
     while !stop.load(Ordering::Relaxed) {
         let n = meter.receive(now(), pool, port);
         let at = now();
@@ -145,9 +157,11 @@ pub fn receive(
             return;
         }
         if at >= maintain {
-            port.maintain(at, pool);
             maintain = at + MAINTAIN;
-            tell(at, Told::Passed { packets: arrived.probes, bytes: arrived.bytes });
+            let passed = Told::Passed { packets: arrived.probes, bytes: arrived.bytes };
+            if !look_after(port, pool, at, &mut link, tell) || !tell(at, passed) {
+                return;
+            }
         }
         if n == 0 {
             wait(port);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use plexus_config::Backend;
 use plexus_io::spec::Opened;
-use plexus_io::{Link, Pool};
+use plexus_io::{Link, Pool, Presence};
 use plexus_wire::Time;
 use serde::Serialize;
 
@@ -67,6 +67,9 @@ pub struct Sending {
     /// The device counts none of the packets that a program in the kernel gave it.
     #[serde(skip)]
     pub is_vanished: bool,
+    /// It ended because the device was removed, or moved to another network namespace.
+    #[serde(skip)]
+    pub is_device_gone: bool,
 }
 
 impl Sending {
@@ -91,6 +94,7 @@ impl Sending {
             packets_per_s: rate(sent.packets),
             bits_per_s: rate(sent.bytes * 8),
             is_vanished: false,
+            is_device_gone: false,
         }
     }
 }
@@ -115,6 +119,9 @@ pub struct Metering {
     pub flow_count: usize,
     /// The first thousand.
     pub flows: Vec<MeteredFlow>,
+    /// It ended because the device was removed, or moved to another network namespace.
+    #[serde(skip)]
+    pub is_device_gone: bool,
 }
 
 /// A flow that a meter has received.
@@ -152,6 +159,7 @@ impl Metering {
             total,
             flow_count,
             flows: listed,
+            is_device_gone: false,
         }
     }
 }
@@ -186,6 +194,7 @@ fn send_by_port(
 ) -> Result<Sending, String> {
     let size = config.sizes.max();
     let (mut pool, opened) = open(device, backend, size.max(1518), Use::Send, tell)?;
+    let mut watch = DeviceWatch::of_port(opened.backend, device)?;
     let (mut port, backend) = (opened.port, opened.backend.to_string());
     let longest = port.capabilities().max_frame + FCS;
     if size > longest {
@@ -199,18 +208,15 @@ fn send_by_port(
     let mut generator = Generator::new(config, begin).map_err(|e| e.to_string())?;
     let end = duration.map_or(Time::FOREVER, |d| begin + d);
     tell(Event::Passed { at: begin, packets: 0, bytes: 0 });
-    let mut pass_on = |at, told| match told {
-        Told::Link(Link::Up) => tell(Event::Note("is up".into())),
-        Told::Link(_) => tell(Event::Note("is down: waiting for it".into())),
-        Told::Passed { packets, bytes } => tell(Event::Passed { at, packets, bytes }),
-    };
+    let mut pass_on = |at, told| watch.pass_on(at, told, tell);
     let last = drive::send(&mut generator, &mut pool, &mut *port, end, stop, &mut pass_on);
     generator.stop(&mut pool);
     let rejected = port.stats().tx_rejected;
     drive::flush(&mut pool, &mut *port);
     port.close(&mut pool);
     let counted = (generator.sent(), rejected);
-    Ok(Sending::new(device, &backend, config, counted, last.since(begin)))
+    let sending = Sending::new(device, &backend, config, counted, last.since(begin));
+    Ok(Sending { is_device_gone: watch.is_gone, ..sending })
 }
 
 /// The kernel sends by itself, and we watch.
@@ -223,17 +229,16 @@ fn send_by_kernel(
 ) -> Result<Sending, String> {
     let generator = XdpGenerator::open(config, device, duration);
     let mut generator = generator.map_err(|e| e.to_string())?;
+    let mut watch = DeviceWatch::of_device(device)?;
     tell(Event::Passed { at: now(), packets: 0, bytes: 0 });
-    let result = generator.run(|sent| {
-        tell(Event::Passed { at: now(), packets: sent.packets, bytes: sent.bytes });
-        stop.load(Ordering::Relaxed)
-    });
+    let result = generator
+        .run(|sent| !watch.look(sent.packets, sent.bytes, tell) || stop.load(Ordering::Relaxed));
     let result = result.map_err(|e| e.to_string())?;
     let sent = result.sent;
     let is_vanished = sent.packets > 0 && result.carried == 0 && result.dropped == 0;
     let rejected = if is_vanished { sent.packets } else { result.dropped };
     let sending = Sending::new(device, "xdp_live", config, (sent, rejected), result.elapsed);
-    Ok(Sending { is_vanished, ..sending })
+    Ok(Sending { is_vanished, is_device_gone: watch.is_gone, ..sending })
 }
 
 /// Receives test packets in frames of at most `frame` bytes, until the meter is to stop, or the
@@ -253,7 +258,7 @@ pub fn receive(
     match via {
         Via::Port(backend) => {
             let (mut pool, opened) = open(device, backend, frame, Use::Receive, tell)?;
-            Ok(receive_by_port(device, &mut pool, opened, config, until, stop, tell))
+            receive_by_port(device, &mut pool, opened, config, until, stop, tell)
         }
         Via::Kernel => receive_by_kernel(device, &config, until, stop, tell),
     }
@@ -267,23 +272,21 @@ fn receive_by_port(
     until: Until,
     stop: &AtomicBool,
     tell: &mut dyn FnMut(Event),
-) -> Metering {
+) -> Result<Metering, String> {
     let Opened { mut port, backend, .. } = opened;
+    let mut watch = DeviceWatch::of_port(backend, device)?;
     let mut meter = Meter::new(config);
     let begin = now();
     tell(Event::Passed { at: begin, packets: 0, bytes: 0 });
     let until = Until { is_file: backend == Backend::Pcap, ..until };
-    let mut pass_on = |at, told| {
-        if let Told::Passed { packets, bytes } = told {
-            tell(Event::Passed { at, packets, bytes });
-        }
-    };
+    let mut pass_on = |at, told| watch.pass_on(at, told, tell);
     drive::receive(&mut meter, pool, &mut *port, until, stop, &mut pass_on);
     let seconds = now().since(begin).as_secs_f64();
     let overflow = port.stats().rx_overflow;
     port.close(pool);
     let counted = (meter.arrived(), meter.total(), overflow);
-    Metering::new(device, &backend.to_string(), seconds, counted, meter.flows())
+    let metering = Metering::new(device, &backend.to_string(), seconds, counted, meter.flows());
+    Ok(Metering { is_device_gone: watch.is_gone, ..metering })
 }
 
 /// A program on the device counts, and we read its counters.
@@ -298,24 +301,70 @@ fn receive_by_kernel(
     if !meter.is_native() {
         tell(Event::Note("by generic XDP: slower than in the driver".into()));
     }
-    let gone = |e| format!("{device}: reading its counters: {e}");
-    let overflow = meter.overflow().map_err(gone)?;
+    let unread = |e| format!("{device}: reading its counters: {e}");
+    let before = meter.overflow().map_err(unread)?;
     let begin = now();
-    let mut watch = Watch::new(until, begin);
+    let (mut end, mut watch) = (Watch::new(until, begin), DeviceWatch::of_device(device)?);
     tell(Event::Passed { at: begin, packets: 0, bytes: 0 });
     while !stop.load(Ordering::Relaxed) {
-        let (arrived, at) = (meter.arrived(), now());
-        if watch.is_over(at, arrived) {
+        let arrived = meter.arrived();
+        if end.is_over(now(), arrived) || !watch.look(arrived.probes, arrived.bytes, tell) {
             break;
         }
-        tell(Event::Passed { at, packets: arrived.probes, bytes: arrived.bytes });
         std::thread::sleep(LOOK);
     }
     meter.stop();
     let seconds = now().since(begin).as_secs_f64();
-    let overflow = meter.overflow().map_err(gone)?.wrapping_sub(overflow);
-    let counted = (meter.arrived(), meter.total(), overflow);
-    Ok(Metering::new(device, "xdp", seconds, counted, meter.flows()))
+    // The counters of a device go with it.
+    let after = if watch.is_gone { before } else { meter.overflow().map_err(unread)? };
+    let counted = (meter.arrived(), meter.total(), after.wrapping_sub(before));
+    let metering = Metering::new(device, "xdp", seconds, counted, meter.flows());
+    Ok(Metering { is_device_gone: watch.is_gone, ..metering })
+}
+
+/// Passes on news of a device, and notices when it has gone.
+struct DeviceWatch {
+    /// None for a file.
+    presence: Option<Presence>,
+    link: Link,
+    is_gone: bool,
+}
+
+impl DeviceWatch {
+    fn of_port(backend: Backend, device: &str) -> Result<DeviceWatch, String> {
+        match backend {
+            Backend::Pcap => Ok(DeviceWatch { presence: None, link: Link::Up, is_gone: false }),
+            _ => DeviceWatch::of_device(device),
+        }
+    }
+
+    fn of_device(device: &str) -> Result<DeviceWatch, String> {
+        let presence = Presence::of(device).map_err(|e| e.to_string())?;
+        Ok(DeviceWatch { presence: Some(presence), link: Link::Up, is_gone: false })
+    }
+
+    /// Passes on what a port's driver tells. False if the device has gone.
+    fn pass_on(&mut self, at: Time, told: Told, tell: &mut dyn FnMut(Event)) -> bool {
+        match told {
+            Told::Link(Link::Up) => tell(Event::Note("is up".into())),
+            Told::Link(Link::Down) => tell(Event::Note("is down: waiting for it".into())),
+            Told::Passed { packets, bytes } => tell(Event::Passed { at, packets, bytes }),
+        }
+        match self.presence.as_ref().map(Presence::now) {
+            Some(Ok(None)) => self.is_gone = true,
+            Some(Ok(Some(link))) => self.link = link,
+            Some(Err(_)) | None => {}
+        }
+        !self.is_gone
+    }
+
+    /// Tells what a program in the kernel has counted, and whether the link has changed. False if
+    /// the device has gone.
+    fn look(&mut self, packets: u64, bytes: u64, tell: &mut dyn FnMut(Event)) -> bool {
+        let (at, before) = (now(), self.link);
+        self.pass_on(at, Told::Passed { packets, bytes }, tell)
+            && (self.link == before || self.pass_on(at, Told::Link(self.link), tell))
+    }
 }
 
 /// A device as a port, and a pool for it; tells which back-end `auto` has taken.

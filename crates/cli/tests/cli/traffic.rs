@@ -153,6 +153,47 @@ fn interrupted_they_still_answer() {
 }
 
 #[test]
+fn a_device_that_is_removed_ends_them_with_what_they_have_counted() {
+    for (from, to) in [("af_packet", "af_packet"), ("af_xdp", "af_xdp"), ("xdp_live", "xdp")] {
+        let Some(net) = Net::new() else { return };
+        net.turn_gro_on();
+        let mut meter = net
+            .start(&format!("meter t2 --backend {to} --json --interval 20ms --duration 25s"), &[]);
+        let mut generator =
+            net.start(&format!("gen t1 --backend {from} --rate 1kpps --duration 25s --json"), &[]);
+        let counts = |child: &mut Child| {
+            let lines = BufReader::new(child.stderr.take().unwrap()).lines();
+            let mut lines = lines.map_while(Result::ok);
+            let begins = |line: &String| line.starts_with("sent ") || line.starts_with("received ");
+            assert!(lines.by_ref().any(|line| begins(&line)));
+            lines
+        };
+        // The generator's first line comes after a second.
+        let (sent, received) = (counts(&mut generator), counts(&mut meter));
+        net.run("ip link delete t1");
+        for (child, lines, device) in [(generator, sent, "t1"), (meter, received, "t2")] {
+            let why: Vec<String> = lines.filter(|line| line.contains("gone")).collect();
+            assert_eq!(why.len(), 1, "{device}");
+            assert!(why[0].contains(&format!("{device} is gone: it was removed")), "{why:?}");
+            let answer: Value = serde_json::from_str(&Said::by(child).expect(1).out).unwrap();
+            let packets =
+                if device == "t1" { &answer["packets"] } else { &answer["total"]["received"] };
+            assert!(packets.as_u64() > Some(0), "{answer:#}");
+        }
+    }
+}
+
+#[test]
+fn a_meter_says_that_its_device_is_down() {
+    let Some(net) = Net::new() else { return };
+    net.run("ip link set t2 down");
+    for backend in ["af_packet", "xdp"] {
+        let said = net.plexus(&format!("meter t2 --backend {backend} --duration 300ms")).expect(1);
+        assert!(said.err.contains("t2 is down: waiting for it"), "{said:?}");
+    }
+}
+
+#[test]
 fn without_rights_they_say_what_is_missing() {
     let Some(net) = Net::new() else { return };
     for arguments in ["gen t1 --backend xdp_live --count 1", "meter t2 --backend xdp"] {

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use plexus_io::bpf::{self, Alu, Asm, Helper, If, Map, Program, Reg, Target, Verdict, Width};
+use rustix::io::Errno;
 
 use super::plan::{
     FLOW, FRAME, FRAME_AT_MAX, GAP, LEN, MARK, Plan, RECORD, REMAINDER, XdpPlanError,
@@ -117,7 +118,11 @@ impl XdpGenerator {
             done.load(Ordering::Relaxed) != 0
         });
         result.map_err(failed)?;
-        let after = self.target.sent_and_dropped().map_err(failed)?;
+        // The counters of a device go with it.
+        let after = match self.target.sent_and_dropped() {
+            Err(e) if e.raw_os_error() == Some(Errno::NODEV.raw_os_error()) => before,
+            after => after.map_err(failed)?,
+        };
         let read = |at| word(&self.state, at).load(Ordering::Relaxed);
         if read(state::FAILED) > 0 {
             let error = std::io::Error::other("the kernel let the program write no frame");
