@@ -53,5 +53,5 @@ pub use packet::{
     BATCH, Batch, Checksum, Class, Form, Offload, PORT_NONE, Packet, PortId, Segmentation, Taken,
     take_each,
 };
-pub use pool::{HEADROOM, Head, Heads, HeadsMut, Pool};
+pub use pool::{HEADROOM, Head, Header, Heads, HeadsMut, Pool};
 pub use port::{Capabilities, Link, Port, PortStats};

@@ -151,6 +151,12 @@ impl Packet {
         Form(unsafe { std::ptr::from_ref(self).cast::<u64>().add(FORM_AT).read() } & FORM)
     }
 
+    /// True if the packet owes no work to a device.
+    #[inline(always)]
+    pub fn is_finished(&self) -> bool {
+        self.form().0 & OWED == 0
+    }
+
     /// Sets its classification in one store.
     #[inline(always)]
     pub fn set_class(&mut self, class: Class) {
@@ -209,6 +215,9 @@ const FORM_AT: usize = std::mem::offset_of!(Packet, vlan) / 8;
 /// Mask of VLAN, priority, flags, checksum state, segmentation and checksum start: the parts of a
 /// [`Form`]. Of the checksum it includes the bit that only `Partial` has.
 const FORM: u64 = u64::from_ne_bytes([0xFF, 0xFF, 0, 0xFF, Checksum::Partial as u8, 0xFF, 0, 0]);
+
+/// Mask of those parts that say whether work is owed.
+const OWED: u64 = u64::from_ne_bytes([0, 0, 0, 0, Checksum::Partial as u8, 0xFF, 0, 0]);
 
 const _: () = {
     use std::mem::offset_of;

@@ -369,30 +369,54 @@ impl HeadsMut<'_> {
         unsafe { self.heads.start.add(at.offset).cast().as_mut() }
     }
 
-    /// Puts the last `len` bytes of `header` in front of a packet that owes no work, by where
-    /// [`Heads::get`] has found its first bytes. Returns false, and changes nothing, if the
-    /// headroom is less than 16 bytes: so many are written. Panics if they are beyond the frames.
+    /// Puts a header in front of a packet that owes no work, by where [`Heads::get`] has found its
+    /// first bytes. Returns false, and changes nothing, if the headroom is less than
+    /// [`Header::ROOM`]: so many bytes are written. Panics if they are beyond the frames.
     #[inline(always)]
     pub fn push_front<const N: usize>(
         &mut self,
         packet: &mut Packet,
         at: Head<N>,
-        header: &[u8; 16],
-        len: u8,
+        header: &Header,
     ) -> bool {
-        if packet.headroom() < header.len() || usize::from(len) > header.len() {
+        const { assert!(N <= FRAME_MIN) };
+        if packet.headroom() < Header::ROOM {
             return false;
         }
-        let start = at.offset.wrapping_sub(header.len());
-        assert!(start <= self.bytes - header.len(), "the head is another pool's");
+        let is_within = at.offset <= self.bytes - N && at.offset >= Header::ROOM;
+        assert!(is_within, "the head is another pool's");
         debug_assert!(self.heads.get::<N>(packet).is_some_and(|(head, _)| head == at));
-        // SAFETY: the 16 bytes lie in the area, which is at least one frame long, and the pool is
-        // borrowed mutably, by `self` alone, so that there is no other borrow of them.
-        unsafe { self.heads.start.add(start).cast().write(*header) };
-        packet.start -= u16::from(len);
-        packet.len += u32::from(len);
+        // SAFETY: the bytes before the head lie in the area, which is at least one frame long, and
+        // the pool is borrowed mutably, by `self` alone, so that there is no other borrow of them.
+        unsafe { self.heads.start.add(at.offset - Header::ROOM).cast().write(header.bytes) };
+        packet.start -= u16::from(header.len);
+        packet.len += u32::from(header.len);
         packet.offload = Offload::NONE;
         true
+    }
+}
+
+/// A short header, in the form in which it is pushed quickly.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// The header is the last ones.
+    bytes: [u8; Header::ROOM],
+    /// Bytes of the header: at most [`Header::ROOM`].
+    len: u8,
+}
+
+impl Header {
+    /// Bytes of the longest one, and written whenever one is pushed.
+    pub const ROOM: usize = 16;
+    /// No bytes.
+    pub const EMPTY: Header = Header { bytes: [0; Header::ROOM], len: 0 };
+
+    /// None if it is too long.
+    pub fn new(header: &[u8]) -> Option<Header> {
+        let from = Header::ROOM.checked_sub(header.len())?;
+        let mut it = Header { len: header.len() as u8, ..Header::EMPTY };
+        it.bytes[from..].copy_from_slice(header);
+        Some(it)
     }
 }
 
@@ -503,15 +527,16 @@ mod tests {
         let mut pool = Pool::new(2, 512).unwrap();
         let mut packet = pool.alloc_from(&[7; 40]).unwrap();
         let (at, _) = pool.heads().get::<20>(&packet).unwrap();
-        let header: [u8; 16] = std::array::from_fn(|i| i as u8);
-        assert!(!pool.heads_mut().push_front(&mut packet, at, &header, 17));
-        assert!(pool.heads_mut().push_front(&mut packet, at, &header, 10));
-        assert_eq!(pool.data(&packet)[..10], header[6..]);
+        let bytes: [u8; 10] = std::array::from_fn(|i| i as u8);
+        let header = Header::new(&bytes).unwrap();
+        assert!(pool.heads_mut().push_front(&mut packet, at, &header));
+        assert_eq!(pool.data(&packet)[..10], bytes);
         assert_eq!((packet.len(), &pool.data(&packet)[10..]), (50, &[7; 40][..]));
-        // A frame without room for all 16 bytes keeps its packet.
+        // A frame without room for all that is written keeps its packet.
         assert!(pool.push_front(&mut packet, HEADROOM - 10 - 15));
         let (at, _) = pool.heads().get::<20>(&packet).unwrap();
-        assert!(!pool.heads_mut().push_front(&mut packet, at, &header, 10));
+        assert!(!pool.heads_mut().push_front(&mut packet, at, &header));
+        assert_eq!(Header::new(&[0; Header::ROOM + 1]), None);
         pool.free(packet);
     }
 

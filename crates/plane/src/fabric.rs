@@ -37,10 +37,11 @@ mod parts;
 pub(crate) mod plan;
 pub(crate) mod push;
 mod tree;
-mod ways;
+pub(crate) mod ways;
 
 use arrayvec::ArrayVec;
-use plexus_io::{BATCH, Batch, Head, HeadsMut, Link, Offload, Packet, Pool, PortId};
+use plexus_io::{BATCH, Batch, Link, Offload, Packet, Pool, PortId};
+use plexus_table::lpm::GroupId;
 use plexus_table::{Found, PortRoutes, Probe};
 use plexus_wire::fabric::{
     self as header, CONTROL_HOP, Fields, Hop, Kind, Passing, ROUTER_HOP, encapsulation,
@@ -51,12 +52,11 @@ use detour::{detour, may_pass};
 use lanes::{Candidate, Lanes};
 use out::{deliver, fail, leave, to_neighbour};
 use plan::{Encapsulation, FabricPlan, PortRole, PortTables};
-use ways::{Way, Ways};
+use ways::{HostId, Way, Ways, WaysOf};
 
 use crate::context::Context;
 use crate::control::{CONTROL_CLASS, is_dhcp};
 use crate::drops::DropReason;
-use crate::offload;
 use crate::runs::Run;
 use crate::snapshot::PortPlan;
 use crate::stage::output::OutputQueues;
@@ -252,48 +252,28 @@ impl Fabric {
         left
     }
 
-    /// A packet of a host at a port will be sent to a neighbour of the router.
+    /// The ready ways from a host to neighbours of the router.
     #[inline(always)]
-    pub(crate) fn prefetch(&self, (port, host): (PortId, u64), neighbour: u16) {
-        self.ways.prefetch(port, host, neighbour);
+    pub(crate) fn ways_of(&self, host: HostId) -> WaysOf<'_> {
+        self.ways.of(host)
     }
 
-    /// Sends a packet of a host, which the router has rewritten for a neighbour in the group, on
-    /// its host's way to this. `at`: where its frame begins. False, without a change, if the way is
-    /// not ready.
-    #[inline(always)]
-    pub(crate) fn send(
-        &self,
-        heads: &mut HeadsMut<'_>,
-        packet: &mut Packet,
-        at: Head<{ ethernet::HEADER_LEN }>,
-        (port, host): (PortId, u64),
-        neighbour: u16,
-    ) -> bool {
-        let Some(way) = self.ways.find(port, host, neighbour) else { return false };
-        let is_finished = offload::is_finished(packet);
-        if !is_finished || !heads.push_front(packet, at, &way.header, way.len) {
-            return false;
-        }
-        Verdict::Forward(way.out.into()).store(packet);
-        true
-    }
-
-    /// Makes a host's way to a neighbour ready, if there is only one and it leaves by a native
+    /// Makes a host's way to the neighbour of a group ready, if there is only one and it leaves by a native
     /// link. The packet's frame is to the neighbour.
     #[cold]
     pub(crate) fn make_ready(
         &mut self,
         context: &Context<'_>,
         packet: &Packet,
+        id: HostId,
         (port, host): (PortId, u64),
-        neighbour: u16,
+        group: Option<GroupId>,
     ) {
         let tables = context.fabric.tables(port);
         let head = context.pool.data(packet).first_chunk::<8>();
         let (Some(tables), Some(head)) = (tables, head) else { return };
         // While there are classes, each packet is looked at.
-        if !context.fabric.classes().is_empty() || self.ways.find(port, host, neighbour).is_some() {
+        if !context.fabric.classes().is_empty() || self.ways.of(id).has(group) {
             return;
         }
         let destination = u64::from_be_bytes(*head) >> 16;
@@ -302,7 +282,7 @@ impl Fabric {
         if self.class(out) == Class::Native
             && let Some(way) = Way::along(out, header)
         {
-            self.ways.keep(port, host, neighbour, way);
+            self.ways.keep(id, group, way);
         }
     }
 
@@ -447,7 +427,7 @@ impl Fabric {
         packet: &mut Packet,
         others: &mut Others,
     ) {
-        let owes = !offload::is_finished(packet);
+        let owes = !packet.is_finished();
         let verdict = self.take_from_link(context, link, false, packet);
         verdict.store(packet);
         let is_for_router = packet.flags & FORWARDED != 0;
@@ -466,7 +446,7 @@ impl Fabric {
     /// another, or to a host. For any other packet it changes nothing and returns false.
     #[inline(always)]
     fn pass_on(&mut self, context: &mut Context<'_>, in_port: u8, packet: &mut Packet) -> bool {
-        if !offload::is_finished(packet) {
+        if !packet.is_finished() {
             return false;
         }
         let Some(frame) = Passing::read(context.pool.data_mut(packet)) else { return false };
@@ -526,7 +506,7 @@ impl Fabric {
         in_port: u8,
         packet: &mut Packet,
     ) -> bool {
-        if !offload::is_finished(packet) {
+        if !packet.is_finished() {
             return false;
         }
         let data = context.pool.data_mut(packet).split_first_chunk_mut();
@@ -556,7 +536,7 @@ impl Fabric {
         packet: &mut Packet,
     ) -> Verdict {
         // On a virtual cable a frame may owe what its host has left to a device.
-        let owes = !offload::is_finished(packet);
+        let owes = !packet.is_finished();
         if !owes {
             packet.offload = Offload::NONE;
         }
@@ -599,7 +579,7 @@ impl Fabric {
         if is_controller && fields.kind() == Kind::Ethernet {
             return Verdict::Drop(DropReason::NotControl);
         }
-        if fields.kind() != Kind::Ethernet && !offload::is_finished(packet) {
+        if fields.kind() != Kind::Ethernet && !packet.is_finished() {
             return Verdict::Drop(DropReason::BadOffload);
         }
         packet.priority = match fields.kind() {
@@ -609,7 +589,7 @@ impl Fabric {
         };
         let port = match fields.next_hop() {
             Some(Hop::Port(port)) => port,
-            Some(Hop::Control) if !offload::is_finished(packet) => {
+            Some(Hop::Control) if !packet.is_finished() => {
                 return Verdict::Drop(DropReason::BadOffload);
             }
             Some(Hop::Control) => {
@@ -672,7 +652,7 @@ impl Fabric {
         if header.is_empty() {
             return to_neighbour(context, out, destination, packet);
         }
-        if !offload::is_finished(packet) {
+        if !packet.is_finished() {
             return Verdict::Route(index as u8);
         }
         packet.offload = Offload::NONE;

@@ -127,13 +127,6 @@ pub(crate) fn cut(
     context.pool.free(segments.into_whole());
 }
 
-/// True if the packet owes no work to a device.
-#[inline(always)]
-pub(crate) fn is_finished(packet: &Packet) -> bool {
-    packet.offload.checksum != Checksum::Partial
-        && packet.offload.segmentation == Segmentation::None
-}
-
 /// Does the work that a packet owes, and hands on the result: the packet, or the segments
 /// that it is cut into. A segment for which there is no frame is counted as a drop of `out`.
 pub(crate) fn complete(
@@ -144,7 +137,7 @@ pub(crate) fn complete(
 ) {
     let in_port = packet.in_port;
     if packet.offload.segmentation == Segmentation::None {
-        if !is_finished(&packet) && !complete_checksum(context.pool, &mut packet, 0) {
+        if !packet.is_finished() && !complete_checksum(context.pool, &mut packet, 0) {
             return context.drop(packet, in_port, DropReason::BadOffload);
         }
         return hand_on(context, packet);

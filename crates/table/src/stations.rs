@@ -37,12 +37,19 @@ impl Stations {
     /// True if the station whose address is the lower 48 bits of `mac` is a member.
     #[inline(always)]
     pub fn contains(&self, mac: u64) -> bool {
+        self.find(mac).is_some()
+    }
+
+    /// The place of a member: a number of its own, until the set changes.
+    #[inline(always)]
+    pub fn find(&self, mac: u64) -> Option<usize> {
         let mut at = self.hasher.hash(mac) as usize;
         loop {
+            at &= self.slots.len() - 1;
             // There is an empty slot, since at most half are taken.
-            let slot = self.slots[at & (self.slots.len() - 1)];
+            let slot = self.slots[at];
             if slot == mac || slot == EMPTY {
-                return slot != EMPTY;
+                return (slot != EMPTY).then_some(at);
             }
             at += 1;
         }
@@ -129,6 +136,9 @@ mod tests {
                 let mac = MacAddr::from_u64(n << 20);
                 prop_assert_eq!(set.contains(mac.to_u64()), model.contains(&mac));
             }
+            let places: HashSet<_> =
+                set.iter().map(|mac| set.find(mac.to_u64()).unwrap()).collect();
+            prop_assert_eq!(places.len(), set.len());
             prop_assert_eq!(set.iter().collect::<HashSet<_>>(), model);
         }
     }

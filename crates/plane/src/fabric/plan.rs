@@ -15,6 +15,7 @@ use plexus_wire::fabric::{CONTROL_HOP, Kind, Partition, ROUTER_HOP, Repr, encaps
 use plexus_wire::{FlowKey, MacAddr, Prefix, Time};
 
 use super::parts::Parts;
+use super::ways::HostId;
 use crate::control::ControlLimits;
 
 /// Where plans are published. Readers never wait.
@@ -190,13 +191,13 @@ impl FabricPlan {
         self.parts.places(key)
     }
 
-    /// Whether a station is admitted at a port from which all IP packets to the group are left to
-    /// the router.
+    /// A station that is admitted at a port from which all IP packets to the group are left to the
+    /// router.
     #[inline]
-    pub(crate) fn admits(&self, port: PortId, station: u64) -> bool {
+    pub(crate) fn admitted(&self, port: PortId, station: u64) -> Option<HostId> {
         let is_host = *self.role(port) == PortRole::Host && !self.parts.is_partitioned();
-        let tables = self.tables(port).filter(|tables| is_host && !tables.daemons);
-        tables.is_some_and(|tables| tables.stations.contains(station))
+        let tables = self.tables(port).filter(|tables| is_host && !tables.daemons)?;
+        HostId::new(port, tables.stations.find(station)?)
     }
 
     /// A port's tables.

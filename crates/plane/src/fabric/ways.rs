@@ -1,17 +1,31 @@
 //! Ready headers for packets that the router sends: the route memory's answer for a host and a
-//! neighbour in the group. A worker keeps the last few thousand. They are as old as the plans that
-//! they come from, and all are forgotten with these.
+//! neighbour in the group. The neighbour is named by a group of next hops that has no other: this
+//! is what the router finds first. A worker keeps the last few thousand. They are as old as the
+//! plans that they come from, and all are forgotten with these.
 
-use plexus_io::PortId;
+use arrayvec::ArrayVec;
+use plexus_io::{Head, Header, HeadsMut, Packet, PortId};
+use plexus_table::lpm::GroupId;
 use plexus_table::prefetch;
-use plexus_wire::fabric;
+use plexus_wire::{ethernet, fabric};
+
+use crate::verdict::Verdict;
 
 /// Entries: a power of two. 128 KiB for each worker of a node that routes. The ways of one host to
-/// two neighbours with successive numbers share a cache line, which is one of two that they can be
-/// in.
+/// groups with successive numbers follow each other, two in a cache line.
 const WAYS: usize = 4096;
-/// Bytes of the longest header that is kept: ten hops.
-const HEADER_MAX: usize = 16;
+
+/// A host of this node, under the plan in force: its port, and its place among the port's stations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct HostId(u32);
+
+impl HostId {
+    /// None for a port or a place that is too high: such a host has no ready headers.
+    pub(super) fn new(port: PortId, place: usize) -> Option<HostId> {
+        let (port, place) = (u8::try_from(port).ok()?, u32::try_from(place).ok()?);
+        (place < 1 << 24).then_some(HostId(u32::from(port) << 24 | place))
+    }
+}
 
 /// One worker's ready headers.
 #[derive(Default)]
@@ -19,36 +33,30 @@ pub(super) struct Ways {
     /// None before the first packet is routed.
     ways: Option<Box<[Way; WAYS]>>,
     /// Ways of another age are those of older plans. No way is of age 0.
-    age: u32,
+    age: u16,
 }
 
 /// A way from a host to a neighbour.
 #[derive(Clone, Copy)]
 #[repr(C, align(32))]
 pub(super) struct Way {
-    /// The host's Ethernet address and, above it, the number of its port.
-    from: u64,
-    age: u32,
-    neighbour: u16,
+    /// Age, host and group.
+    key: u64,
+    header: Header,
     /// Where it leaves.
-    pub(super) out: u8,
-    /// Bytes of the header: the last ones of `header`, so that they are stored in one piece.
-    pub(super) len: u8,
-    pub(super) header: [u8; HEADER_MAX],
+    out: u8,
 }
 
 const _: () = assert!(size_of::<Way>() == 32);
 
-const NOWHERE: Way = Way { from: 0, age: 0, neighbour: 0, out: 0, len: 0, header: [0; HEADER_MAX] };
+const NOWHERE: Way = Way { key: 0, header: Header::EMPTY, out: 0 };
 
 impl Way {
     /// The way along a route by a native link; none if its header is too long to be kept.
     pub(super) fn along(out: u8, header: &[u8]) -> Option<Way> {
-        let from = HEADER_MAX.checked_sub(header.len())?;
-        let mut way = Way { out, len: header.len() as u8, ..NOWHERE };
-        way.header[from..].copy_from_slice(header);
-        fabric::set_routed(&mut way.header[from..]);
-        Some(way)
+        let mut header: ArrayVec<u8, { Header::ROOM }> = header.try_into().ok()?;
+        fabric::set_routed(&mut header);
+        Some(Way { header: Header::new(&header)?, out, ..NOWHERE })
     }
 }
 
@@ -57,83 +65,180 @@ impl Ways {
     pub(super) fn forget(&mut self) {
         self.age = self.age.wrapping_add(1);
         if self.age == 0 {
-            self.ways = None;
+            (self.ways, self.age) = (None, 1);
         }
     }
 
-    /// The way from a host at a port to a neighbour will be searched for soon.
+    /// The ways from a host.
     #[inline(always)]
-    pub(super) fn prefetch(&self, port: PortId, host: u64, neighbour: u16) {
-        if let Some(ways) = &self.ways {
-            prefetch(&ways[place(host | u64::from(port) << 48, neighbour)]);
+    pub(super) fn of(&self, host: HostId) -> WaysOf<'_> {
+        let key = self.key(host);
+        WaysOf { ways: self.ways.as_deref(), key, first: first(key) }
+    }
+
+    /// Keeps a way. One of the same age in its place moves to its own other place.
+    pub(super) fn keep(&mut self, host: HostId, group: Option<GroupId>, way: Way) {
+        self.age = self.age.max(1);
+        let key = self.key(host) | number(group);
+        let ways = self.ways.get_or_insert_with(|| Box::new([NOWHERE; WAYS]));
+        let at = place(first(key), key);
+        let displaced = std::mem::replace(&mut ways[at], Way { key, ..way });
+        if displaced.key >> 48 == key >> 48 && displaced.key != key {
+            let [one, other] = [first, second].map(|of| place(of(displaced.key), displaced.key));
+            ways[if at == one { other } else { one }] = displaced;
         }
     }
 
-    /// The way from a host at a port to a neighbour.
+    /// That of the way to no group.
     #[inline(always)]
-    pub(super) fn find(&self, port: PortId, host: u64, neighbour: u16) -> Option<&Way> {
-        let from = host | u64::from(port) << 48;
-        let ways = self.ways.as_ref()?;
-        let is_it =
-            |way: &&Way| way.from == from && way.neighbour == neighbour && way.age == self.age;
-        let at = place(from, neighbour);
-        Some(&ways[at]).filter(is_it).or_else(|| Some(&ways[at ^ 2]).filter(is_it))
-    }
-
-    /// Keeps a way. The one in its place moves to the other line.
-    pub(super) fn keep(&mut self, port: PortId, host: u64, neighbour: u16, way: Way) {
-        let ways = self.ways.get_or_insert_with(|| {
-            self.age = self.age.max(1);
-            Box::new([NOWHERE; WAYS])
-        });
-        let from = host | u64::from(port) << 48;
-        let at = place(from, neighbour);
-        ways[at ^ 2] = ways[at];
-        ways[at] = Way { from, age: self.age, neighbour, ..way };
+    fn key(&self, host: HostId) -> u64 {
+        u64::from(self.age) << 48 | u64::from(host.0) << 16
     }
 }
 
-/// The place of a way. Hosts are admitted, and do not choose the numbers of neighbours: a hash that
-/// they can guess costs one multiplication, and does no more harm than many hosts would.
+/// The ways from one host.
+#[derive(Clone, Copy)]
+pub(crate) struct WaysOf<'a> {
+    ways: Option<&'a [Way; WAYS]>,
+    /// That of the way to no group.
+    key: u64,
+    /// The first place of that way.
+    first: usize,
+}
+
+impl WaysOf<'_> {
+    /// The ways to groups' neighbours will be searched for soon.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, groups: &[Option<GroupId>]) {
+        let Some(ways) = self.ways else { return };
+        groups.iter().for_each(|group| prefetch(&ways[place(self.first, number(*group))]));
+    }
+
+    /// The way to a group's neighbour.
+    #[inline(always)]
+    fn find(&self, group: Option<GroupId>) -> Option<&Way> {
+        let (ways, number) = (self.ways?, number(group));
+        let is_it = |way: &&Way| way.key == self.key | number;
+        Some(&ways[place(self.first, number)])
+            .filter(is_it)
+            .or_else(|| Some(&ways[place(second(self.key), number)]).filter(is_it))
+    }
+
+    /// Whether the way to a group's neighbour is ready.
+    pub(super) fn has(&self, group: Option<GroupId>) -> bool {
+        self.find(group).is_some()
+    }
+
+    /// Sends a packet of the host, which the router has rewritten for a group's neighbour, on its
+    /// way to this. `at`: where its frame begins. False, without a change, if the way is not ready
+    /// or the packet owes work.
+    #[inline(always)]
+    pub(crate) fn send(
+        &self,
+        heads: &mut HeadsMut<'_>,
+        packet: &mut Packet,
+        at: Head<{ ethernet::HEADER_LEN }>,
+        group: Option<GroupId>,
+    ) -> bool {
+        let Some(way) = self.find(group) else { return false };
+        if !packet.is_finished() || !heads.push_front(packet, at, &way.header) {
+            return false;
+        }
+        Verdict::Forward(way.out.into()).store(packet);
+        true
+    }
+}
+
+/// Where the ways of a host begin, by a key of one of them: an even number. Hosts are admitted, and
+/// do not choose the numbers of groups: a hash that they can guess costs one multiplication, and
+/// does no more harm than many hosts would.
 #[inline(always)]
-fn place(from: u64, neighbour: u16) -> usize {
-    let key = from.wrapping_add(u64::from(neighbour >> 1) << 48);
-    let line = key.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (64 - WAYS.trailing_zeros() + 1);
-    line as usize * 2 + usize::from(neighbour & 1)
+fn first(key: u64) -> usize {
+    hash(key) as usize & (WAYS - 2)
+}
+
+/// Where they may be as well.
+#[inline(always)]
+fn second(key: u64) -> usize {
+    (hash(key) >> WAYS.trailing_zeros()) as usize & (WAYS - 2)
+}
+
+#[inline(always)]
+fn hash(key: u64) -> u64 {
+    // Of the host: its lower bits in the upper half of the product.
+    u64::from((key >> 16) as u32).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32
+}
+
+/// The lowest bits of a key. No group has number 0.
+#[inline(always)]
+fn number(group: Option<GroupId>) -> u64 {
+    group.map_or(0, |group| u64::from(group.number()) + 1)
+}
+
+/// The place of a way, by the number of its group in the lowest 16 bits.
+#[inline(always)]
+fn place(begin: usize, number: u64) -> usize {
+    begin.wrapping_add(number as usize) & (WAYS - 1)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn host(port: PortId, place: usize) -> HostId {
+        HostId::new(port, place).unwrap()
+    }
+
+    fn group(number: u16) -> Option<GroupId> {
+        Some(GroupId::new(number).unwrap())
+    }
+
     #[test]
-    fn a_way_is_found_until_plans_change_and_only_for_its_host_port_and_neighbour() {
+    fn a_way_is_found_until_plans_change_and_only_for_its_host_port_and_group() {
         let mut ways = Ways::default();
-        assert!(ways.find(1, 0xA, 7).is_none());
+        assert!(!ways.of(host(1, 0xA)).has(group(7)));
         let header = [0, 0x0A, 0, 0x30, 0x10, 0, 4, 5, 6, 1];
-        ways.keep(1, 0xA, 7, Way::along(3, &header).unwrap());
-        let way = ways.find(1, 0xA, 7).unwrap();
+        ways.keep(host(1, 0xA), group(7), Way::along(3, &header).unwrap());
+        let of_host = ways.of(host(1, 0xA));
+        let way = of_host.find(group(7)).unwrap();
         let mut routed = header;
         fabric::set_routed(&mut routed);
-        assert_eq!((way.out, &way.header[HEADER_MAX - usize::from(way.len)..]), (3, &routed[..]));
-        for (port, host, neighbour) in [(2, 0xA, 7), (1, 0xB, 7), (1, 0xA, 8)] {
-            assert!(ways.find(port, host, neighbour).is_none());
+        assert_eq!((way.out, way.header), (3, Header::new(&routed).unwrap()));
+        for (port, place, number) in [(2, 0xA, 7), (1, 0xB, 7), (1, 0xA, 8)] {
+            assert!(!ways.of(host(port, place)).has(group(number)));
         }
         ways.forget();
-        assert!(ways.find(1, 0xA, 7).is_none());
-        assert!(Way::along(3, &[0; HEADER_MAX + 1]).is_none());
+        assert!(!ways.of(host(1, 0xA)).has(group(7)));
+        assert!(Way::along(3, &[0; Header::ROOM + 1]).is_none());
+    }
+
+    #[test]
+    fn no_way_outlives_as_many_plans_as_there_are_ages() {
+        let mut ways = Ways::default();
+        ways.keep(host(0, 0), group(0), Way::along(3, &[0; 10]).unwrap());
+        for _ in 0..=u16::MAX {
+            ways.forget();
+            assert!(!ways.of(host(0, 0)).has(group(0)));
+        }
     }
 
     #[test]
     fn many_ways_are_kept_at_once() {
         let mut ways = Ways::default();
-        let all = || (0..8u16).flat_map(|port| (0..64u16).map(move |n| (port, 0xA0 + port, n)));
-        for (port, host, n) in all() {
-            ways.keep(port, host.into(), n, Way::along(n as u8, &[0; 10]).unwrap());
+        let all = || (0..8u16).flat_map(|port| (0..64u16).map(move |n| (port, n)));
+        for (port, n) in all() {
+            ways.keep(host(port, 1), group(n), Way::along(n as u8, &[0; 10]).unwrap());
         }
-        let right = |(port, host, n): &(u16, u16, u16)| {
-            ways.find(*port, (*host).into(), *n).is_some_and(|way| way.out == *n as u8)
+        let is_right = |(port, n): &(u16, u16)| {
+            ways.of(host(*port, 1)).find(group(*n)).is_some_and(|way| way.out == *n as u8)
         };
-        assert!(all().filter(right).count() > 500, "of 512");
+        assert_eq!(all().filter(is_right).count(), 512);
+    }
+
+    #[test]
+    fn hosts_beyond_the_numbers_have_no_ways() {
+        assert_eq!(HostId::new(256, 0), None);
+        assert_eq!(HostId::new(0, 1 << 24), None);
+        assert_ne!(HostId::new(1, 0), HostId::new(0, 1));
     }
 }

@@ -11,28 +11,30 @@ use plexus_io::{BATCH, Head, HeadsMut, Packet, PortId};
 use plexus_table::lpm::GroupId;
 
 use super::fib::FibBatch;
-use super::plan::{Adjacency, GROUP_VLAN, Group, InterfacePlan, RouterPlan};
+use super::plan::{Adjacency, GROUP_VLAN, InterfacePlan, RouterPlan};
 use super::usual::Usual;
 use super::{ETHERNET, Found, Router, ipv4, ipv6};
 use crate::bits::range;
 use crate::context::Context;
+use crate::fabric::ways::HostId;
 
 /// Packets of hosts that go to neighbours in the group.
 pub(crate) struct Routed {
     /// In the order of the batch.
     pub(crate) runs: ArrayVec<Run, BATCH>,
-    /// By place, the neighbours of packets that are left.
-    pub(crate) neighbours: [u16; BATCH],
+    /// By place, the groups of packets that are left: each of one neighbour.
+    pub(crate) groups: [Option<GroupId>; BATCH],
 }
 
 impl Default for Routed {
     fn default() -> Routed {
-        Routed { runs: ArrayVec::new(), neighbours: [0; BATCH] }
+        Routed { runs: ArrayVec::new(), groups: [None; BATCH] }
     }
 }
 
 /// Packets of one host in a row.
 pub(crate) struct Run {
+    pub(crate) id: HostId,
     /// The host's port, and its Ethernet address.
     pub(crate) port: PortId,
     pub(crate) host: u64,
@@ -42,34 +44,43 @@ pub(crate) struct Run {
 }
 
 /// The network between the router and its neighbours in the group.
+pub(crate) trait Network {
+    type Onward<'a>: Onward
+    where
+        Self: 'a;
+
+    /// A station that is admitted at a port, if its packets to the group are the router's.
+    fn admitted(&self, port: PortId, station: u64) -> Option<HostId>;
+
+    /// The ways from a host to the neighbours.
+    fn onward(&self, host: HostId) -> Self::Onward<'_>;
+}
+
+/// The ways from one host to the neighbours, each named by a group that has no other.
 pub(crate) trait Onward {
-    /// Whether a station is admitted at a port, and its packets to the group are the router's.
-    fn admits(&self, from: (PortId, u64)) -> bool;
+    /// Packets will be sent to these soon.
+    fn expect(&self, groups: &[Option<GroupId>]);
 
-    /// A packet of a station at a port will be sent to a neighbour soon.
-    fn expect(&self, from: (PortId, u64), neighbour: u16);
-
-    /// Sends a packet of a station at a port to a neighbour; `at`: where its frame begins. False,
-    /// without a change, if it cannot be sent at once.
+    /// Sends a packet to a neighbour; `at`: where its frame begins. False, without a change, if it
+    /// cannot be sent at once.
     fn send(
         &self,
         heads: &mut HeadsMut<'_>,
         packet: &mut Packet,
         at: Head<ETHERNET>,
-        from: (PortId, u64),
-        neighbour: u16,
+        group: Option<GroupId>,
     ) -> bool;
 }
 
 impl Router {
     /// Routes the usual packets of hosts in a batch. Bit for each packet, which is rewritten but
-    /// for its source address: that is still the host's. What `onward` cannot send is left, in
+    /// for its source address: that is still the host's. What the network cannot send is left, in
     /// `routed`.
     pub(crate) fn run_usual(
         &mut self,
         context: &mut Context<'_>,
         batch: &mut [Packet],
-        onward: &impl Onward,
+        network: &impl Network,
         routed: &mut Routed,
     ) -> u64 {
         routed.runs.clear();
@@ -82,8 +93,8 @@ impl Router {
                 usual = Usual::of_hosts(context, packet.in_port, interface);
             }
             let host = usual.as_ref().and_then(|usual| usual.sender(context.pool.heads(), packet));
-            let host = host.filter(|host| onward.admits((packet.in_port, *host)));
-            let (Some(usual), Some(host)) = (&usual, host) else {
+            let id = host.and_then(|host| network.admitted(packet.in_port, host));
+            let (Some(usual), Some(host), Some(id)) = (&usual, host, id) else {
                 place += 1;
                 continue;
             };
@@ -92,12 +103,12 @@ impl Router {
             place = self.read_of_host(context, fib, interface, usual, host, batch, place);
             match place == from {
                 true => place += 1,
-                false => routed.runs.push(Run { port, host, left: 0, places: from..place }),
+                false => routed.runs.push(Run { id, port, host, left: 0, places: from..place }),
             }
         }
         match self.v4.set | self.v6.set {
             0 => 0,
-            _ => self.send_usual(context, fib, batch, onward, routed),
+            _ => self.send_usual(context, fib, batch, network, routed),
         }
     }
 
@@ -142,7 +153,7 @@ impl Router {
         context: &mut Context<'_>,
         fib: &FibBatch<'_>,
         batch: &mut [Packet],
-        onward: &impl Onward,
+        network: &impl Network,
         routed: &mut Routed,
     ) -> u64 {
         let Router { v4, v6, .. } = self;
@@ -152,18 +163,18 @@ impl Router {
         if v6.set != 0 {
             v6.look_up(|addresses, groups| fib.lookup_v6(addresses, groups));
         }
-        let (plan, mut all, neighbours) = (context.router, 0, &mut routed.neighbours);
+        let (plan, mut all, left) = (context.router, 0, &mut routed.groups);
         for run in &mut routed.runs {
             let mut sent = 0;
             let heads = context.pool.heads_mut();
             if v4.set != 0 {
                 let rewrite = ipv4::send_in_group;
-                sent |= v4.send_in_group(plan, heads, batch, run, neighbours, rewrite, onward);
+                sent |= v4.send_in_group(plan, heads, batch, run, left, rewrite, network);
             }
             let heads = context.pool.heads_mut();
             if v6.set != 0 {
                 let rewrite = ipv6::send_in_group;
-                sent |= v6.send_in_group(plan, heads, batch, run, neighbours, rewrite, onward);
+                sent |= v6.send_in_group(plan, heads, batch, run, left, rewrite, network);
             }
             context.counters.routed(run.port, sent.count_ones().into());
             all |= sent;
@@ -183,34 +194,30 @@ impl<A, const N: usize, R> Found<A, N, R> {
         mut heads: HeadsMut<'_>,
         batch: &mut [Packet],
         run: &mut Run,
-        neighbours: &mut [u16; BATCH],
+        left: &mut [Option<GroupId>; BATCH],
         rewrite: impl Fn(&mut [u8; N], &Adjacency) -> bool,
-        onward: &impl Onward,
+        network: &impl Network,
     ) -> u64 {
         let Some(marks) = plan.marks() else { return 0 };
-        let from = (run.port, run.host);
+        let onward = network.onward(run.id);
         let mut sent = self.set & range(run.places.start, run.places.end);
         let places = run.places.start..run.places.end.min(batch.len()).min(BATCH);
-        for group in &self.groups[places.clone()] {
-            // Those of packets of the other family are old, and do no harm.
-            onward.expect(from, plan.known_group(*group).map_or(0, Group::neighbour));
-        }
+        // Those of packets of the other family are old, and do no harm.
+        onward.expect(&self.groups[places.clone()]);
         for place in places {
             if self.set >> place & 1 == 0 {
                 continue;
             }
             let packet = &mut batch[place];
-            let group = plan.known_group(self.groups[place]);
-            let group = group.filter(|group| packet.len() <= group.frame_max());
-            let at = self.at[place];
-            let Some(to) = group.filter(|to| rewrite(heads.get(packet, at), &to.adjacency)) else {
+            let (group, at) = (self.groups[place], self.at[place]);
+            let to = plan.known_group(group).filter(|to| packet.len() <= to.frame_max());
+            let Some(to) = to.filter(|to| rewrite(heads.get(packet, at), &to.adjacency)) else {
                 unset(&mut sent, place);
                 continue;
             };
-            let neighbour = to.neighbour();
-            marks.set(neighbour);
-            if !onward.send(&mut heads, packet, at.first(), from, neighbour) {
-                neighbours[place] = neighbour;
+            marks.set(to.neighbour());
+            if !onward.send(&mut heads, packet, at.first(), group) {
+                left[place] = group;
                 set(&mut run.left, place);
             }
         }

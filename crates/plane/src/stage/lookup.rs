@@ -19,6 +19,7 @@
 //! decides for the packets to its own address, and the switch for ARP to the broadcast address.
 
 use plexus_io::{BATCH, Batch, Head, HeadsMut, PORT_NONE, Packet, PortId};
+use plexus_table::lpm::GroupId;
 use plexus_wire::{MacAddr, ethernet};
 
 use super::output::{Egress, OutputQueues};
@@ -27,8 +28,9 @@ use crate::context::Context;
 use crate::drops::DropReason;
 use crate::fabric::Fabric;
 use crate::fabric::plan::FabricPlan;
+use crate::fabric::ways::{HostId, WaysOf};
 use crate::names;
-use crate::router::hosts::{Onward, Routed, Run};
+use crate::router::hosts::{Network, Onward, Routed, Run};
 use crate::router::plan::GROUP_VLAN;
 use crate::router::{Router, fragment};
 use crate::runs::{self, Runs};
@@ -99,12 +101,12 @@ impl Lookup {
             return 0;
         }
         let Lookup { fabric, router, routed, .. } = self;
-        let onward = Ways { fabric, plan: context.fabric };
-        let sent = router.run_usual(context, batch, &onward, routed);
-        for &Run { left, port, host, .. } in routed.runs.iter().filter(|run| run.left != 0) {
+        let network = InGroup { fabric, plan: context.fabric };
+        let sent = router.run_usual(context, batch, &network, routed);
+        for &Run { left, id, port, host, .. } in routed.runs.iter().filter(|run| run.left != 0) {
             for place in bits(left) {
-                let neighbour = routed.neighbours[place];
-                fabric.make_ready(context, &batch[place], (port, host), neighbour);
+                let group = routed.groups[place];
+                fabric.make_ready(context, &batch[place], id, (port, host), group);
             }
             fabric.place(context, queues, batch, left, &[host; BATCH]);
         }
@@ -177,20 +179,32 @@ impl Lookup {
 }
 
 /// The fabric, as the group's router sees it.
-struct Ways<'a> {
+struct InGroup<'a> {
     fabric: &'a Fabric,
     plan: &'a FabricPlan,
 }
 
-impl Onward for Ways<'_> {
+impl Network for InGroup<'_> {
+    type Onward<'a>
+        = WaysOf<'a>
+    where
+        Self: 'a;
+
     #[inline]
-    fn admits(&self, (port, station): (PortId, u64)) -> bool {
-        self.plan.admits(port, station)
+    fn admitted(&self, port: PortId, station: u64) -> Option<HostId> {
+        self.plan.admitted(port, station)
     }
 
     #[inline(always)]
-    fn expect(&self, from: (PortId, u64), neighbour: u16) {
-        self.fabric.prefetch(from, neighbour);
+    fn onward(&self, host: HostId) -> WaysOf<'_> {
+        self.fabric.ways_of(host)
+    }
+}
+
+impl Onward for WaysOf<'_> {
+    #[inline(always)]
+    fn expect(&self, groups: &[Option<GroupId>]) {
+        self.prefetch(groups);
     }
 
     #[inline(always)]
@@ -199,10 +213,9 @@ impl Onward for Ways<'_> {
         heads: &mut HeadsMut<'_>,
         packet: &mut Packet,
         at: Head<{ ethernet::HEADER_LEN }>,
-        from: (PortId, u64),
-        neighbour: u16,
+        group: Option<GroupId>,
     ) -> bool {
-        self.fabric.send(heads, packet, at, from, neighbour)
+        self.send(heads, packet, at, group)
     }
 }
 

@@ -452,7 +452,7 @@ impl PortQueues {
         }
         let owed = packet.offload;
         // Behind a header of the fabric no device does what is owed.
-        let start = match offload::is_finished(&packet) {
+        let start = match packet.is_finished() {
             true => 0,
             false => Queued::new(context.fabric, self.id, context.pool.data(&packet)).inner,
         };

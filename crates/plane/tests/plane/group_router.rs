@@ -214,6 +214,37 @@ fn a_way_that_was_used_ends_with_its_route_and_with_its_link() {
     assert_eq!(node.rig.drops(HERE, DropReason::PortDown), 1);
 }
 
+#[test]
+fn a_host_in_the_place_of_another_has_its_own_way() {
+    let mut tables = Tables::new(u16::MAX);
+    let hosts = 0..16u16;
+    let station = |n: u16| 0x100 + u64::from(n);
+    tables.neighbour(0, B);
+    tables.route4([10, 1, 0, 1], 32, 0);
+    for n in hosts.clone() {
+        tables.neighbour(n + 1, station(n));
+        tables.route4([10, 2, 0, n as u8], 32, n + 1);
+    }
+    let mut node = tables.node(3, 1, Trust::None);
+    node.tables.expel(HERE as u16, mac(A));
+    for n in hosts {
+        // The plan's own change of hosts, and nothing else, ends the ways of the one before.
+        node.host(HERE as u16, mac(station(n)));
+        let key = plexus_table::RouteKey { destination: mac(B), source: Some(mac(station(n))) };
+        let route = plexus_plane::route_along(HERE as u8, &[LINK as u8, n as u8]).unwrap();
+        node.tables.install(HERE as u16, key, route.into());
+        node.publish();
+        let mut f = packet([10, 2, 0, n as u8], [10, 1, 0, 1], 100);
+        f[6..12].copy_from_slice(&mac(station(n)).0);
+        for _ in 0..2 {
+            let out = node.rig.send(HERE, &f);
+            let header = Repr::parse(&fabric::Frame::new_checked(&out[0].1[..]).unwrap()).unwrap();
+            assert_eq!(header.forward[..], [n as u8]);
+        }
+        node.tables.expel(HERE as u16, mac(station(n)));
+    }
+}
+
 /// What a host may send to the group: most of it right.
 #[derive(Clone, Debug)]
 struct Sent {
