@@ -449,7 +449,15 @@ pub struct Head<const N: usize> {
 }
 
 /// Offsets of owed work count from the first byte of the frame, which just moved by `by`.
+#[inline(always)]
 fn shift_offload(packet: &mut Packet, by: i32) {
+    if !packet.is_finished() {
+        shift_owed(packet, by);
+    }
+}
+
+#[cold]
+fn shift_owed(packet: &mut Packet, by: i32) {
     let o = &mut packet.offload;
     let shift = |v: u16| u16::try_from((i32::from(v) + by).max(0)).unwrap_or(u16::MAX);
     if o.checksum == crate::Checksum::Partial {

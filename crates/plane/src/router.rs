@@ -190,36 +190,31 @@ impl Router {
     /// Begins a batch: reads and checks the headers of its packets whose bits are set, of each port
     /// all or none. Usual packets are in `v4` or `v6`. Bit for each packet that is not usual: the
     /// caller asks [`claims`](Self::claims) about it.
-    pub(crate) fn read(
-        &mut self,
-        context: &Context<'_>,
-        batch: &mut [Packet],
-        runs: &[Run],
-        set: u64,
-    ) -> u64 {
+    pub(crate) fn read(&mut self, context: &Context<'_>, batch: &mut [Packet], set: u64) -> u64 {
         self.clear();
-        let mut unusual = 0;
-        for run in runs.iter().filter(|run| set >> run.from() & 1 != 0) {
-            self.runs.push(*run);
-            let Some(usual) = Usual::of(context, run.port) else {
-                unusual |= run.places();
-                continue;
-            };
-            let mut place = run.from();
-            while place < run.to() {
-                let (heads, from) = (context.pool.heads(), place);
-                let may = |head: &_| usual.is_from_a_station(head);
-                place = usual.read_v4(heads, batch, place, &mut self.v4, may);
-                unusual |= self.check(from, place);
-                let may = |head: &_| usual.is_from_a_station(head);
-                place = usual.read_v6(heads, batch, place, &mut self.v6, may);
+        let (mut unusual, mut begin) = (0, 0);
+        while let Some(&Packet { in_port: port, .. }) = batch.get(begin) {
+            let usual = Usual::of(context, port).filter(|_| set >> begin & 1 != 0);
+            let mut place = begin;
+            while batch.get(place).is_some_and(|packet| packet.in_port == port) {
+                let from = place;
+                if let Some(usual) = &usual {
+                    let heads = context.pool.heads();
+                    let may = |head: &_| usual.is_from_a_station(head);
+                    place = usual.read_v4(heads, batch, place, &mut self.v4, may);
+                    unusual |= self.check(from, place);
+                    let may = |head: &_| usual.is_from_a_station(head);
+                    place = usual.read_v6(heads, batch, place, &mut self.v6, may);
+                }
                 if place == from {
                     unusual |= 1 << place;
                     place += 1;
                 }
             }
+            self.runs.push(Run::new(port, begin, place));
+            begin = place;
         }
-        unusual
+        unusual & set
     }
 
     /// Checks what has been read of the headers of IPv4 from one place to before another. Bit for
@@ -296,7 +291,7 @@ impl Router {
             let Some(addresses) = addresses else { continue };
             see(place, &addresses);
             if self.claim(context, place, packet, &addresses) {
-                self.runs.push(Run::one(packet.in_port, place));
+                self.runs.push(Run::new(packet.in_port, place, place + 1));
             }
         }
         self.send(context, batch);

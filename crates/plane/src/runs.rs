@@ -19,9 +19,9 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// A packet by itself.
-    pub(crate) fn one(port: PortId, place: usize) -> Run {
-        Run { port, from: place as u8, to: place as u8 + 1 }
+    /// The packets of a port from one place to before another.
+    pub(crate) fn new(port: PortId, from: usize, to: usize) -> Run {
+        Run { port, from: from as u8, to: to as u8 }
     }
 
     pub(crate) fn from(&self) -> usize {

@@ -33,7 +33,7 @@ use crate::names;
 use crate::router::hosts::{Network, Onward, Routed, Run};
 use crate::router::plan::GROUP_VLAN;
 use crate::router::{Router, fragment};
-use crate::runs::{self, Runs};
+use crate::runs;
 use crate::switch::Switch;
 use crate::verdict::{Punt, Verdict};
 use crate::vlan::Addresses;
@@ -66,9 +66,9 @@ impl Lookup {
         if routed == all {
             return;
         }
-        let runs = runs::of(batch);
         let left = match context.plan.fabric {
             Some(_) => {
+                let runs = runs::of(batch);
                 let left = self.fabric.run(context, queues, batch, &runs, routed);
                 if left.to_route != 0 {
                     self.route_for_group(context, queues, batch, left.to_route);
@@ -81,7 +81,7 @@ impl Lookup {
             _ if left == 0 => {}
             // The group's router has no packets at ports that are not the fabric's.
             Some(_) if context.router.interface(GROUP_VLAN).is_none() => {
-                self.route(context, batch, &runs, left)
+                self.route(context, batch, left)
             }
             _ if left == all => self.switch.run(context, batch),
             _ => self.switch.run_some(context, batch, left, |_, _, _| false),
@@ -132,9 +132,9 @@ impl Lookup {
 
     /// Routes the router's packets of a batch among those whose bits are set, and switches the
     /// others of them.
-    fn route(&mut self, context: &mut Context<'_>, batch: &mut [Packet], runs: &Runs, set: u64) {
+    fn route(&mut self, context: &mut Context<'_>, batch: &mut [Packet], set: u64) {
         let Lookup { switch, router, .. } = self;
-        let unusual = router.read(context, batch, runs, set);
+        let unusual = router.read(context, batch, set);
         if unusual != 0 {
             switch.run_some(context, batch, unusual, router.claims());
         }
