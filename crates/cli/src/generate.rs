@@ -153,9 +153,12 @@ impl Args {
     }
 }
 
-/// The device was there when the command began.
+/// Why a command fails whose device has gone meanwhile.
 pub(crate) fn gone(device: &str) -> Failure {
-    Failure::No(format!("{device} is gone: it was removed, or moved to another network namespace"))
+    Failure::No(format!(
+        "{device} is gone: it was removed, renamed, or moved to another network \
+                         namespace"
+    ))
 }
 
 /// Runs `plexus gen`.

@@ -150,7 +150,8 @@ impl Presence {
         Ok(Presence { device, index })
     }
 
-    /// The state of its link; `None` if it has gone, also when another device has its name now.
+    /// The state of its link; `None` if it has gone, also when it was renamed or another device has
+    /// its name now.
     ///
     /// # Errors
     /// When the kernel does not answer.

@@ -1,4 +1,5 @@
-//! Generators and meters driven over a port in real time, until their end, their count or a flag.
+//! Generators and meters driven over a port in real time, until their end, their count or a flag,
+//! or until their caller has had enough.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;

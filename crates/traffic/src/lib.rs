@@ -46,4 +46,4 @@ pub use reuse::{Reading, Reuse, ReuseDistances, ReuseProfile};
 pub use schedule::{FRAME_MIN, Pattern, Rate, Schedule, WIRE_OVERHEAD};
 pub use sizes::{FCS, SIZE_MAX, SizeSequence, Sizes, SizesError};
 pub use stats::{FlowStats, Latency, Start, Summary};
-pub use xdp::{TEMPLATES_MAX, XdpGenerator, XdpMeter, XdpPlanError, XdpSent};
+pub use xdp::{TEMPLATES_MAX, XdpCounted, XdpGenerator, XdpMeter, XdpPlanError, XdpSent};

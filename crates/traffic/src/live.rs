@@ -9,6 +9,7 @@ use plexus_config::Backend;
 use plexus_io::spec::Opened;
 use plexus_io::{Link, Pool, Presence};
 use plexus_wire::Time;
+use rustix::io::Errno;
 use serde::Serialize;
 
 use crate::drive::{self, Told, Until, Watch, now};
@@ -17,7 +18,7 @@ use crate::meter::{Arrived, Meter, MeterConfig};
 use crate::sizes::FCS;
 use crate::stats::{FlowStats, Summary};
 use crate::via::{self, Use, Via};
-use crate::xdp::{XdpGenerator, XdpMeter};
+use crate::xdp::{XdpCounted, XdpGenerator, XdpMeter};
 
 /// How many flows are listed of those that a meter has seen.
 const LISTED: usize = 1_000;
@@ -67,7 +68,7 @@ pub struct Sending {
     /// The device counts none of the packets that a program in the kernel gave it.
     #[serde(skip)]
     pub is_vanished: bool,
-    /// It ended because the device was removed, or moved to another network namespace.
+    /// The device was removed, renamed, or moved to another network namespace meanwhile.
     #[serde(skip)]
     pub is_device_gone: bool,
 }
@@ -119,7 +120,7 @@ pub struct Metering {
     pub flow_count: usize,
     /// The first thousand.
     pub flows: Vec<MeteredFlow>,
-    /// It ended because the device was removed, or moved to another network namespace.
+    /// The device was removed, renamed, or moved to another network namespace meanwhile.
     #[serde(skip)]
     pub is_device_gone: bool,
 }
@@ -227,18 +228,20 @@ fn send_by_kernel(
     stop: &AtomicBool,
     tell: &mut dyn FnMut(Event),
 ) -> Result<Sending, String> {
+    let mut watch = DeviceWatch::of_device(device)?;
     let generator = XdpGenerator::open(config, device, duration);
     let mut generator = generator.map_err(|e| e.to_string())?;
-    let mut watch = DeviceWatch::of_device(device)?;
     tell(Event::Passed { at: now(), packets: 0, bytes: 0 });
     let result = generator
         .run(|sent| !watch.look(sent.packets, sent.bytes, tell) || stop.load(Ordering::Relaxed));
     let result = result.map_err(|e| e.to_string())?;
     let sent = result.sent;
-    let is_vanished = sent.packets > 0 && result.carried == 0 && result.dropped == 0;
-    let rejected = if is_vanished { sent.packets } else { result.dropped };
+    let is_vanished = sent.packets > 0 && result.counted == Some(XdpCounted::default());
+    let dropped = result.counted.map_or(0, |counted| counted.dropped);
+    let rejected = if is_vanished { sent.packets } else { dropped };
     let sending = Sending::new(device, "xdp_live", config, (sent, rejected), result.elapsed);
-    Ok(Sending { is_vanished, is_device_gone: watch.is_gone, ..sending })
+    let is_device_gone = watch.is_gone || result.counted.is_none();
+    Ok(Sending { is_vanished, is_device_gone, ..sending })
 }
 
 /// Receives test packets in frames of at most `frame` bytes, until the meter is to stop, or the
@@ -297,6 +300,7 @@ fn receive_by_kernel(
     stop: &AtomicBool,
     tell: &mut dyn FnMut(Event),
 ) -> Result<Metering, String> {
+    let mut watch = DeviceWatch::of_device(device)?;
     let mut meter = XdpMeter::open(device, config).map_err(|e| e.to_string())?;
     if !meter.is_native() {
         tell(Event::Note("by generic XDP: slower than in the driver".into()));
@@ -304,28 +308,32 @@ fn receive_by_kernel(
     let unread = |e| format!("{device}: reading its counters: {e}");
     let before = meter.overflow().map_err(unread)?;
     let begin = now();
-    let (mut end, mut watch) = (Watch::new(until, begin), DeviceWatch::of_device(device)?);
+    let mut limits = Watch::new(until, begin);
     tell(Event::Passed { at: begin, packets: 0, bytes: 0 });
     while !stop.load(Ordering::Relaxed) {
         let arrived = meter.arrived();
-        if end.is_over(now(), arrived) || !watch.look(arrived.probes, arrived.bytes, tell) {
+        if limits.is_over(now(), arrived) || !watch.look(arrived.probes, arrived.bytes, tell) {
             break;
         }
         std::thread::sleep(LOOK);
     }
     meter.stop();
     let seconds = now().since(begin).as_secs_f64();
-    // The counters of a device go with it.
-    let after = if watch.is_gone { before } else { meter.overflow().map_err(unread)? };
+    let (is_device_gone, after) = match meter.overflow() {
+        // The counters of a device go with it.
+        Err(e) if e.raw_os_error() == Some(Errno::NODEV.raw_os_error()) => (true, before),
+        after => (watch.is_gone, after.map_err(unread)?),
+    };
     let counted = (meter.arrived(), meter.total(), after.wrapping_sub(before));
     let metering = Metering::new(device, "xdp", seconds, counted, meter.flows());
-    Ok(Metering { is_device_gone: watch.is_gone, ..metering })
+    Ok(Metering { is_device_gone, ..metering })
 }
 
 /// Passes on news of a device, and notices when it has gone.
 struct DeviceWatch {
     /// None for a file.
     presence: Option<Presence>,
+    /// As it was when it was last asked for.
     link: Link,
     is_gone: bool,
 }
@@ -345,17 +353,20 @@ impl DeviceWatch {
 
     /// Passes on what a port's driver tells. False if the device has gone.
     fn pass_on(&mut self, at: Time, told: Told, tell: &mut dyn FnMut(Event)) -> bool {
+        match self.presence.as_ref().map(Presence::now) {
+            Some(Ok(None)) => {
+                self.is_gone = true;
+                return false;
+            }
+            Some(Ok(Some(link))) => self.link = link,
+            Some(Err(_)) | None => {}
+        }
         match told {
             Told::Link(Link::Up) => tell(Event::Note("is up".into())),
             Told::Link(Link::Down) => tell(Event::Note("is down: waiting for it".into())),
             Told::Passed { packets, bytes } => tell(Event::Passed { at, packets, bytes }),
         }
-        match self.presence.as_ref().map(Presence::now) {
-            Some(Ok(None)) => self.is_gone = true,
-            Some(Ok(Some(link))) => self.link = link,
-            Some(Err(_)) | None => {}
-        }
-        !self.is_gone
+        true
     }
 
     /// Tells what a program in the kernel has counted, and whether the link has changed. False if

@@ -16,7 +16,7 @@ mod plan;
 
 use plexus_io::bpf::{Alu, Asm, If, Reg, Width};
 
-pub use generator::{XdpGenerator, XdpSent};
+pub use generator::{XdpCounted, XdpGenerator, XdpSent};
 pub use meter::XdpMeter;
 pub use plan::{TEMPLATES_MAX, XdpPlanError};
 

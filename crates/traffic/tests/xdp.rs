@@ -53,7 +53,7 @@ fn sent_by(config: &GeneratorConfig) -> Vec<Vec<u8>> {
     let (result, frames) = received(config, count);
     let sent = result.sent;
     assert_eq!((sent.packets, result.dropped), (count, 0));
-    assert_eq!(result.carried, count);
+    assert_eq!(result.counted.unwrap().carried, count);
     assert_eq!(sent.bytes, frames.iter().map(|f| f.len() as u64 + 4).sum::<u64>());
     assert_eq!(frames.len() as u64, count);
     frames

@@ -305,6 +305,8 @@ impl Target {
         let table = std::fs::read_to_string("/proc/thread-self/net/dev")?;
         let mut lines = table.lines().filter_map(|line| line.split_once(':'));
         let gone = || io::Error::from_raw_os_error(libc::ENODEV);
+        // Another device may have its name now.
+        self.device.state()?.filter(|state| state.index == self.index).ok_or_else(gone)?;
         let (_, line) = lines.find(|(name, _)| name.trim() == self.name()).ok_or_else(gone)?;
         let mut numbers = [0; 12];
         for (number, text) in numbers.iter_mut().zip(line.split_whitespace()) {

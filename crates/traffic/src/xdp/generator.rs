@@ -43,10 +43,16 @@ pub struct XdpSent {
     pub sent: Sent,
     /// How long it took.
     pub elapsed: Duration,
-    /// How many packets, of all that passed it, the device itself counts as sent meanwhile.
+    /// What the device itself has counted meanwhile; `None` if it has gone, with its counters.
+    pub counted: Option<XdpCounted>,
+}
+
+/// A device's own counters, of all packets that passed it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct XdpCounted {
+    /// Packets sent.
     pub carried: u64,
-    /// Packets that the device reports as dropped: on veth, those for which the far end had no
-    /// room.
+    /// Packets dropped instead: on veth, those for which the far end had no room.
     pub dropped: u64,
 }
 
@@ -118,10 +124,14 @@ impl XdpGenerator {
             done.load(Ordering::Relaxed) != 0
         });
         result.map_err(failed)?;
-        // The counters of a device go with it.
-        let after = match self.target.sent_and_dropped() {
-            Err(e) if e.raw_os_error() == Some(Errno::NODEV.raw_os_error()) => before,
-            after => after.map_err(failed)?,
+        let counted = match self.target.sent_and_dropped() {
+            Err(e) if e.raw_os_error() == Some(Errno::NODEV.raw_os_error()) => None,
+            after => {
+                let (carried, dropped) = after.map_err(failed)?;
+                let (carried, dropped) =
+                    (carried.wrapping_sub(before.0), dropped.wrapping_sub(before.1));
+                Some(XdpCounted { carried, dropped })
+            }
         };
         let read = |at| word(&self.state, at).load(Ordering::Relaxed);
         if read(state::FAILED) > 0 {
@@ -131,8 +141,7 @@ impl XdpGenerator {
         Ok(XdpSent {
             sent: self.sent(),
             elapsed: Duration::from_nanos(read(state::LAST).saturating_sub(read(state::BEGAN))),
-            carried: after.0.wrapping_sub(before.0),
-            dropped: after.1.wrapping_sub(before.1),
+            counted,
         })
     }
 
