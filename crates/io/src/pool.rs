@@ -386,6 +386,7 @@ impl HeadsMut<'_> {
         let is_within = at.offset <= self.bytes - N && at.offset >= Header::ROOM;
         assert!(is_within, "the head is another pool's");
         debug_assert!(self.heads.get::<N>(packet).is_some_and(|(head, _)| head == at));
+        debug_assert!(packet.is_finished());
         // SAFETY: the bytes before the head lie in the area, which is at least one frame long, and
         // the pool is borrowed mutably, by `self` alone, so that there is no other borrow of them.
         unsafe { self.heads.start.add(at.offset - Header::ROOM).cast().write(header.bytes) };
@@ -399,14 +400,14 @@ impl HeadsMut<'_> {
 /// A short header, in the form in which it is pushed quickly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// The header is the last ones.
+    /// Its last `len` bytes are the header.
     bytes: [u8; Header::ROOM],
-    /// Bytes of the header: at most [`Header::ROOM`].
+    /// At most [`Header::ROOM`].
     len: u8,
 }
 
 impl Header {
-    /// Bytes of the longest one, and written whenever one is pushed.
+    /// Bytes of the longest header. So many are written for a shorter one, too.
     pub const ROOM: usize = 16;
     /// No bytes.
     pub const EMPTY: Header = Header { bytes: [0; Header::ROOM], len: 0 };

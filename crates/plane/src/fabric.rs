@@ -51,8 +51,8 @@ use plexus_wire::{FlowKey, MacAddr, ethernet};
 use detour::{detour, may_pass};
 use lanes::{Candidate, Lanes};
 use out::{deliver, fail, leave, to_neighbour};
-use plan::{Encapsulation, FabricPlan, PortRole, PortTables};
-use ways::{HostId, Way, Ways, WaysOf};
+use plan::{Encapsulation, FabricPlan, HostId, PortRole, PortTables};
+use ways::{Way, Ways, WaysOf};
 
 use crate::context::Context;
 use crate::control::{CONTROL_CLASS, is_dhcp};
@@ -258,8 +258,8 @@ impl Fabric {
         self.ways.of(host)
     }
 
-    /// Makes a host's way to the neighbour of a group ready, if there is only one and it leaves by a native
-    /// link. The packet's frame is to the neighbour.
+    /// Makes a host's way to the one neighbour of a group ready, if the host has a single route to
+    /// it and that leaves by a native link. The packet's frame is to the neighbour.
     #[cold]
     pub(crate) fn make_ready(
         &mut self,

@@ -63,7 +63,7 @@ pub(crate) struct Router {
     seed: u64,
     v4: Found<u32, { ipv4::HEADERS }, Summaries>,
     v6: Found<u128, { ipv6::HEADERS }>,
-    /// The runs of the packets that it has.
+    /// Packets of one port in a row; some may not be the router's.
     runs: Runs,
     /// Bit for each packet of the batch: the switch knows by which port of its VLAN it leaves.
     pub(crate) to_place: u64,

@@ -15,7 +15,6 @@ use plexus_wire::fabric::{CONTROL_HOP, Kind, Partition, ROUTER_HOP, Repr, encaps
 use plexus_wire::{FlowKey, MacAddr, Prefix, Time};
 
 use super::parts::Parts;
-use super::ways::HostId;
 use crate::control::ControlLimits;
 
 /// Where plans are published. Readers never wait.
@@ -74,6 +73,24 @@ impl Encapsulation {
             }
             Encapsulation::Native => Encapsulation::Native,
         }
+    }
+}
+
+/// A host of this node, named by a plan: its port, and its place among the port's stations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct HostId(u32);
+
+impl HostId {
+    /// None for a port or a place that is too high: such a host has no ready headers.
+    pub(super) fn new(port: PortId, place: usize) -> Option<HostId> {
+        let (port, place) = (u8::try_from(port).ok()?, u32::try_from(place).ok()?);
+        (place < 1 << 24).then_some(HostId(u32::from(port) << 24 | place))
+    }
+
+    /// Both in one number.
+    #[inline(always)]
+    pub(super) fn number(self) -> u32 {
+        self.0
     }
 }
 
@@ -191,8 +208,8 @@ impl FabricPlan {
         self.parts.places(key)
     }
 
-    /// A station that is admitted at a port from which all IP packets to the group are left to the
-    /// router.
+    /// A station, if it is admitted at a port from which all IP packets to the group are left to
+    /// the router.
     #[inline]
     pub(crate) fn admitted(&self, port: PortId, station: u64) -> Option<HostId> {
         let is_host = *self.role(port) == PortRole::Host && !self.parts.is_partitioned();

@@ -1,37 +1,26 @@
 //! Ready headers for packets that the router sends: the route memory's answer for a host and a
-//! neighbour in the group. The neighbour is named by a group of next hops that has no other: this
-//! is what the router finds first. A worker keeps the last few thousand. They are as old as the
-//! plans that they come from, and all are forgotten with these.
+//! neighbour. The neighbour is named by its group of next hops, in which it is alone: the
+//! forwarding table's answer is such a group. A worker keeps the last few thousand headers. They
+//! are as old as the plans that they come from, and all are forgotten with these.
 
 use arrayvec::ArrayVec;
-use plexus_io::{Head, Header, HeadsMut, Packet, PortId};
+use plexus_io::{Head, Header, HeadsMut, Packet};
 use plexus_table::lpm::GroupId;
 use plexus_table::prefetch;
 use plexus_wire::{ethernet, fabric};
 
+use super::plan::HostId;
 use crate::verdict::Verdict;
 
 /// Entries: a power of two. 128 KiB for each worker of a node that routes. The ways of one host to
-/// groups with successive numbers follow each other, two in a cache line.
+/// groups with successive numbers follow each other.
 const WAYS: usize = 4096;
-
-/// A host of this node, under the plan in force: its port, and its place among the port's stations.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct HostId(u32);
-
-impl HostId {
-    /// None for a port or a place that is too high: such a host has no ready headers.
-    pub(super) fn new(port: PortId, place: usize) -> Option<HostId> {
-        let (port, place) = (u8::try_from(port).ok()?, u32::try_from(place).ok()?);
-        (place < 1 << 24).then_some(HostId(u32::from(port) << 24 | place))
-    }
-}
 
 /// One worker's ready headers.
 #[derive(Default)]
 pub(super) struct Ways {
     /// None before the first packet is routed.
-    ways: Option<Box<[Way; WAYS]>>,
+    ways: Option<Box<Table>>,
     /// Ways of another age are those of older plans. No way is of age 0.
     age: u16,
 }
@@ -48,6 +37,10 @@ pub(super) struct Way {
 }
 
 const _: () = assert!(size_of::<Way>() == 32);
+
+/// In whole cache lines of two ways.
+#[repr(align(64))]
+struct Table([Way; WAYS]);
 
 const NOWHERE: Way = Way { key: 0, header: Header::EMPTY, out: 0 };
 
@@ -73,14 +66,14 @@ impl Ways {
     #[inline(always)]
     pub(super) fn of(&self, host: HostId) -> WaysOf<'_> {
         let key = self.key(host);
-        WaysOf { ways: self.ways.as_deref(), key, first: first(key) }
+        WaysOf { ways: self.ways.as_deref().map(|table| &table.0), key, first: first(key) }
     }
 
-    /// Keeps a way. One of the same age in its place moves to its own other place.
+    /// Keeps a way at its first place. One of the same age that is there moves to its other place.
     pub(super) fn keep(&mut self, host: HostId, group: Option<GroupId>, way: Way) {
         self.age = self.age.max(1);
         let key = self.key(host) | number(group);
-        let ways = self.ways.get_or_insert_with(|| Box::new([NOWHERE; WAYS]));
+        let Table(ways) = &mut **self.ways.get_or_insert_with(|| Box::new(Table([NOWHERE; WAYS])));
         let at = place(first(key), key);
         let displaced = std::mem::replace(&mut ways[at], Way { key, ..way });
         if displaced.key >> 48 == key >> 48 && displaced.key != key {
@@ -89,10 +82,10 @@ impl Ways {
         }
     }
 
-    /// That of the way to no group.
+    /// A key without the number of a group.
     #[inline(always)]
     fn key(&self, host: HostId) -> u64 {
-        u64::from(self.age) << 48 | u64::from(host.0) << 16
+        u64::from(self.age) << 48 | u64::from(host.number()) << 16
     }
 }
 
@@ -100,9 +93,9 @@ impl Ways {
 #[derive(Clone, Copy)]
 pub(crate) struct WaysOf<'a> {
     ways: Option<&'a [Way; WAYS]>,
-    /// That of the way to no group.
+    /// Their key without the number of a group.
     key: u64,
-    /// The first place of that way.
+    /// Where they begin.
     first: usize,
 }
 
@@ -149,18 +142,19 @@ impl WaysOf<'_> {
     }
 }
 
-/// Where the ways of a host begin, by a key of one of them: an even number. Hosts are admitted, and
-/// do not choose the numbers of groups: a hash that they can guess costs one multiplication, and
-/// does no more harm than many hosts would.
+/// Where the ways of a host begin, by a key of one of them. It is an even number, at the beginning
+/// of a cache line. Hosts are admitted, and do not choose their places in the plan: a hash that
+/// they can guess costs one multiplication, and does no more harm than many hosts would.
 #[inline(always)]
 fn first(key: u64) -> usize {
     hash(key) as usize & (WAYS - 2)
 }
 
-/// Where they may be as well.
+/// Where those begin that have been displaced: elsewhere.
 #[inline(always)]
 fn second(key: u64) -> usize {
-    (hash(key) >> WAYS.trailing_zeros()) as usize & (WAYS - 2)
+    let apart = (hash(key) >> WAYS.trailing_zeros()) as usize & (WAYS - 2);
+    first(key) ^ if apart == 0 { WAYS / 2 } else { apart }
 }
 
 #[inline(always)]
@@ -183,6 +177,8 @@ fn place(begin: usize, number: u64) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use plexus_io::PortId;
+
     use super::*;
 
     fn host(port: PortId, place: usize) -> HostId {
@@ -233,6 +229,16 @@ mod tests {
             ways.of(host(*port, 1)).find(group(*n)).is_some_and(|way| way.out == *n as u8)
         };
         assert_eq!(all().filter(is_right).count(), 512);
+    }
+
+    #[test]
+    fn a_way_is_there_once_it_is_kept_whatever_was_in_its_place() {
+        let hosts = || (0..4u16).flat_map(|port| (0..1024).map(move |place| host(port, place)));
+        let mut ways = Ways::default();
+        for host in hosts().cycle().take(3 * 4096) {
+            ways.keep(host, group(7), Way::along(3, &[0; 10]).unwrap());
+            assert!(ways.of(host).has(group(7)));
+        }
     }
 
     #[test]

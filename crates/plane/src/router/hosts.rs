@@ -16,7 +16,7 @@ use super::usual::Usual;
 use super::{ETHERNET, Found, Router, ipv4, ipv6};
 use crate::bits::range;
 use crate::context::Context;
-use crate::fabric::ways::HostId;
+use crate::fabric::plan::HostId;
 
 /// Packets of hosts that go to neighbours in the group.
 pub(crate) struct Routed {
