@@ -155,10 +155,7 @@ impl Args {
 
 /// Why a command fails whose device has gone meanwhile.
 pub(crate) fn gone(device: &str) -> Failure {
-    Failure::No(format!(
-        "{device} is gone: it was removed, renamed, or moved to another network \
-                         namespace"
-    ))
+    Failure::No(format!("{device} is gone: it was removed, renamed, or moved to another namespace"))
 }
 
 /// Runs `plexus gen`.

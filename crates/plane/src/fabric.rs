@@ -37,7 +37,7 @@ mod parts;
 pub(crate) mod plan;
 pub(crate) mod push;
 mod tree;
-pub(crate) mod ways;
+mod ways;
 
 use arrayvec::ArrayVec;
 use plexus_io::{BATCH, Batch, Link, Offload, Packet, Pool, PortId};

@@ -179,7 +179,7 @@ fn a_device_that_is_removed_ends_them_with_what_they_have_counted() {
             let packets =
                 if device == "t1" { &answer["packets"] } else { &answer["total"]["received"] };
             assert!(packets.as_u64() > Some(0), "{answer:#}");
-            // What the kernel's program has sent, nobody has rejected.
+            // Packets that the kernel's program has sent are not rejected.
             assert!(device == "t2" || from != "xdp_live" || answer["rejected"] == 0, "{answer:#}");
         }
     }

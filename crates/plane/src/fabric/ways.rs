@@ -10,6 +10,7 @@ use plexus_table::prefetch;
 use plexus_wire::{ethernet, fabric};
 
 use super::plan::HostId;
+use crate::router::hosts::Onward;
 use crate::verdict::Verdict;
 
 /// Entries: a power of two. 128 KiB for each worker of a node that routes. The ways of one host to
@@ -100,13 +101,6 @@ pub(crate) struct WaysOf<'a> {
 }
 
 impl WaysOf<'_> {
-    /// The ways to groups' neighbours will be searched for soon.
-    #[inline(always)]
-    pub(crate) fn prefetch(&self, groups: &[Option<GroupId>]) {
-        let Some(ways) = self.ways else { return };
-        groups.iter().for_each(|group| prefetch(&ways[place(self.first, number(*group))]));
-    }
-
     /// The way to a group's neighbour.
     #[inline(always)]
     fn find(&self, group: Option<GroupId>) -> Option<&Way> {
@@ -121,12 +115,18 @@ impl WaysOf<'_> {
     pub(super) fn has(&self, group: Option<GroupId>) -> bool {
         self.find(group).is_some()
     }
+}
 
-    /// Sends a packet of the host, which the router has rewritten for a group's neighbour, on its
-    /// way to this. `at`: where its frame begins. False, without a change, if the way is not ready
-    /// or the packet owes work.
+impl Onward for WaysOf<'_> {
     #[inline(always)]
-    pub(crate) fn send(
+    fn expect(&self, groups: &[Option<GroupId>]) {
+        let Some(ways) = self.ways else { return };
+        groups.iter().for_each(|group| prefetch(&ways[place(self.first, number(*group))]));
+    }
+
+    /// False if the way is not ready or the packet owes work.
+    #[inline(always)]
+    fn send(
         &self,
         heads: &mut HeadsMut<'_>,
         packet: &mut Packet,

@@ -43,19 +43,6 @@ pub(crate) struct Run {
     places: Range<usize>,
 }
 
-/// The network between the router and its neighbours in the group.
-pub(crate) trait Network {
-    type Onward<'a>: Onward
-    where
-        Self: 'a;
-
-    /// A station that is admitted at a port, if its packets to the group are the router's.
-    fn admitted(&self, port: PortId, station: u64) -> Option<HostId>;
-
-    /// The ways from a host to the neighbours.
-    fn onward(&self, host: HostId) -> Self::Onward<'_>;
-}
-
 /// The ways from one host to the neighbours, each named by a group that has no other.
 pub(crate) trait Onward {
     /// Packets will be sent to these soon.
@@ -74,13 +61,13 @@ pub(crate) trait Onward {
 
 impl Router {
     /// Routes the usual packets of hosts in a batch. Bit for each packet, which is rewritten but
-    /// for its source address: that is still the host's. What the network cannot send is left, in
-    /// `routed`.
-    pub(crate) fn run_usual(
+    /// for its source address: that is still the host's. Packets that cannot be sent at once are
+    /// left, in `routed`. `onward`: the ways from a host.
+    pub(crate) fn run_usual<O: Onward>(
         &mut self,
         context: &mut Context<'_>,
         batch: &mut [Packet],
-        network: &impl Network,
+        onward: &impl Fn(HostId) -> O,
         routed: &mut Routed,
     ) -> u64 {
         routed.runs.clear();
@@ -93,7 +80,7 @@ impl Router {
                 usual = Usual::of_hosts(context, packet.in_port, interface);
             }
             let host = usual.as_ref().and_then(|usual| usual.sender(context.pool.heads(), packet));
-            let id = host.and_then(|host| network.admitted(packet.in_port, host));
+            let id = host.and_then(|host| context.fabric.admitted(packet.in_port, host));
             let (Some(usual), Some(host), Some(id)) = (&usual, host, id) else {
                 place += 1;
                 continue;
@@ -108,7 +95,7 @@ impl Router {
         }
         match self.v4.set | self.v6.set {
             0 => 0,
-            _ => self.send_usual(context, fib, batch, network, routed),
+            _ => self.send_usual(context, fib, batch, onward, routed),
         }
     }
 
@@ -148,12 +135,12 @@ impl Router {
 
     /// Looks up where the packets go that have been read, and rewrites those with one neighbour.
     /// Bit for each of these.
-    fn send_usual(
+    fn send_usual<O: Onward>(
         &mut self,
         context: &mut Context<'_>,
         fib: &FibBatch<'_>,
         batch: &mut [Packet],
-        network: &impl Network,
+        onward: &impl Fn(HostId) -> O,
         routed: &mut Routed,
     ) -> u64 {
         let Router { v4, v6, .. } = self;
@@ -165,16 +152,16 @@ impl Router {
         }
         let (plan, mut all, left) = (context.router, 0, &mut routed.groups);
         for run in &mut routed.runs {
-            let mut sent = 0;
+            let (mut sent, onward) = (0, onward(run.id));
             let heads = context.pool.heads_mut();
             if v4.set != 0 {
                 let rewrite = ipv4::send_in_group;
-                sent |= v4.send_in_group(plan, heads, batch, run, left, rewrite, network);
+                sent |= v4.send_in_group(plan, heads, batch, run, left, rewrite, &onward);
             }
             let heads = context.pool.heads_mut();
             if v6.set != 0 {
                 let rewrite = ipv6::send_in_group;
-                sent |= v6.send_in_group(plan, heads, batch, run, left, rewrite, network);
+                sent |= v6.send_in_group(plan, heads, batch, run, left, rewrite, &onward);
             }
             context.counters.routed(run.port, sent.count_ones().into());
             all |= sent;
@@ -196,10 +183,9 @@ impl<A, const N: usize, R> Found<A, N, R> {
         run: &mut Run,
         left: &mut [Option<GroupId>; BATCH],
         rewrite: impl Fn(&mut [u8; N], &Adjacency) -> bool,
-        network: &impl Network,
+        onward: &impl Onward,
     ) -> u64 {
         let Some(marks) = plan.marks() else { return 0 };
-        let onward = network.onward(run.id);
         let mut sent = self.set & range(run.places.start, run.places.end);
         let places = run.places.start..run.places.end.min(batch.len()).min(BATCH);
         // Those of packets of the other family are old, and do no harm.

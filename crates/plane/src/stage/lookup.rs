@@ -18,19 +18,16 @@
 //! from ports 1 and 2, the fabric decides for the packets of port 1. Of those of port 2, the router
 //! decides for the packets to its own address, and the switch for ARP to the broadcast address.
 
-use plexus_io::{BATCH, Batch, Head, HeadsMut, PORT_NONE, Packet, PortId};
-use plexus_table::lpm::GroupId;
-use plexus_wire::{MacAddr, ethernet};
+use plexus_io::{BATCH, Batch, PORT_NONE, Packet};
+use plexus_wire::MacAddr;
 
 use super::output::{Egress, OutputQueues};
 use crate::bits::{bits, range};
 use crate::context::Context;
 use crate::drops::DropReason;
 use crate::fabric::Fabric;
-use crate::fabric::plan::{FabricPlan, HostId};
-use crate::fabric::ways::WaysOf;
 use crate::names;
-use crate::router::hosts::{Network, Onward, Routed, Run};
+use crate::router::hosts::{Routed, Run};
 use crate::router::plan::GROUP_VLAN;
 use crate::router::{Router, fragment};
 use crate::runs;
@@ -101,8 +98,7 @@ impl Lookup {
             return 0;
         }
         let Lookup { fabric, router, routed, .. } = self;
-        let network = InGroup { fabric, plan: context.fabric };
-        let sent = router.run_usual(context, batch, &network, routed);
+        let sent = router.run_usual(context, batch, &|host| fabric.ways_of(host), routed);
         for &Run { left, id, port, host, .. } in routed.runs.iter().filter(|run| run.left != 0) {
             for place in bits(left) {
                 let group = routed.groups[place];
@@ -175,47 +171,6 @@ impl Lookup {
     pub(crate) fn place(&self, context: &Context<'_>, packet: &Packet) -> Option<u16> {
         let to = context.pool.data(packet).first_chunk::<6>()?;
         self.switch.find(context.now, packet.vlan, MacAddr(*to))
-    }
-}
-
-/// The fabric, as the group's router sees it.
-struct InGroup<'a> {
-    fabric: &'a Fabric,
-    plan: &'a FabricPlan,
-}
-
-impl Network for InGroup<'_> {
-    type Onward<'a>
-        = WaysOf<'a>
-    where
-        Self: 'a;
-
-    #[inline]
-    fn admitted(&self, port: PortId, station: u64) -> Option<HostId> {
-        self.plan.admitted(port, station)
-    }
-
-    #[inline(always)]
-    fn onward(&self, host: HostId) -> WaysOf<'_> {
-        self.fabric.ways_of(host)
-    }
-}
-
-impl Onward for WaysOf<'_> {
-    #[inline(always)]
-    fn expect(&self, groups: &[Option<GroupId>]) {
-        self.prefetch(groups);
-    }
-
-    #[inline(always)]
-    fn send(
-        &self,
-        heads: &mut HeadsMut<'_>,
-        packet: &mut Packet,
-        at: Head<{ ethernet::HEADER_LEN }>,
-        group: Option<GroupId>,
-    ) -> bool {
-        self.send(heads, packet, at, group)
     }
 }
 

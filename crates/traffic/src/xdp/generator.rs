@@ -43,7 +43,7 @@ pub struct XdpSent {
     pub sent: Sent,
     /// How long it took.
     pub elapsed: Duration,
-    /// What the device itself has counted meanwhile; `None` if it has gone, with its counters.
+    /// The device's own counters meanwhile; `None` if it has gone, and they with it.
     pub counted: Option<XdpCounted>,
 }
 
